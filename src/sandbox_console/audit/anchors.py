@@ -1,9 +1,9 @@
 """Anchors: signed heads of the chain, kept outside the database so that a cut or rewritten log is noticed.
 
 Each line of the file is a JSON object whose ``mac`` is an HMAC-SHA256, by a key in a 0600 file, over the object's
-other fields; ``before`` is the mac of the line before it. Most have ``sig`` as well, by which a machine without the
-key can check them. A copy goes to journald if it runs: whoever can read the key can forge the file, and only root
-can change the journal.
+other fields; ``before`` is the mac of the line before it. Most have a ``sig`` as well, with which a machine without
+the key can check them. A copy goes to journald if it runs: anybody who can read the key can forge the file, but only
+root can change the journal.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _MOST_TORN = 1024  # bytes that a crash can leave of a line
 _DIGITS, _HEX, _WORD = re.compile(rb"[0-9]{1,20}"), re.compile(rb"[0-9a-f]{1,128}"), re.compile(rb"[a-z]{1,20}")
 
 Check = Keys | PublicKey
-"""What signatures are checked by: the key, or elsewhere the public key."""
+"""What checks signatures: the key, or on other machines the public key."""
 
 
 class Anchor(Struct, frozen=True):
-    """The log's head at a time: row ``seq`` of ``segment`` has ``hash`` (hex). ``why`` is what made it be written.
+    """The log's head at a time: row ``seq`` of ``segment`` has ``hash`` (hex). ``why`` is the reason for writing it.
 
-    ``sig`` is Ed25519 over all but ``mac`` and itself; empty in the old form, and where one was made just now.
+    ``sig`` is Ed25519 over everything except ``mac`` and itself; empty in the old form, and if one was made just now.
     """
 
     at_ns: int
@@ -50,13 +50,13 @@ class Anchor(Struct, frozen=True):
 
 
 class Anchors:
-    """The anchors' file. Writers hold the log's lock."""
+    """The file of anchors. Writers hold the log's lock."""
 
     def __init__(self, path: Path, key: Path, journal: Path = _JOURNAL) -> None:
         self._path = path
         self.keys = Keys(key)
         self._journal = journal
-        self.torn = False  # what `read` met at the end: the part of a line
+        self.torn = False  # whether `read` met a part of a line at the end
 
     def add(self, console: str, segment: int, seq: int, digest: bytes, why: str, *, sign: bool = False) -> Anchor:
         """Append an anchor, on disk when this returns; ``sign`` gives it a signature as well. Raises OSError."""
@@ -85,24 +85,26 @@ class Anchors:
         self.keys.make()
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            if os.fstat(fd).st_size == 0:  # no row comes before both survive a power cut: none is missed in error
+            if (
+                os.fstat(fd).st_size == 0
+            ):  # both survive a power cut before the first row comes, so that none is reported missing in error
                 os.fsync(fd)
                 sync_folder(self._path.parent)
         finally:
             os.close(fd)
 
     def last(self) -> Anchor | None:
-        """The newest anchor that can be read."""
+        """The newest readable anchor."""
         return next(iter(self._newest()), None)
 
     def signed_at_ns(self) -> int:
-        """When the newest signature was made, of those near the file's end; 0 if there is none."""
+        """When the newest of the signatures near the file's end was made; 0 if there is none."""
         return next((one.at_ns for one in self._newest() if one.sig), 0)
 
     def read(self, by: Check | None = None) -> tuple[list[Anchor], str]:
-        """All anchors that hold, and the first problem: a line that was changed, removed, inserted or is not an anchor.
+        """All valid anchors, and the first problem: a line that was changed, removed or inserted, or is not an anchor.
 
-        With a public key, anchors without a signature are left out, since it proves nothing about them.
+        With a public key, anchors without a signature are left out, because the key proves nothing about them.
         """
         by = by or self.keys
         try:
@@ -134,7 +136,7 @@ class Anchors:
         return held, ""
 
     def foreign(self) -> int:
-        """How many bytes after the last line no writer can have left there. Raises OSError, KeyRefused, ValueError."""
+        """The number of bytes after the last line that no writer left. Raises OSError, KeyRefused, ValueError."""
         with self._path.open("rb") as file:
             end = _end_of_lines(file.fileno())
             begin = max(0, end - _TAIL)
@@ -161,11 +163,11 @@ class Anchors:
         return whole is not None and follows and _line(whole) == begun and _holds(whole, by)
 
     def _newest(self) -> list[Anchor]:
-        """Those near the file's end, newest first."""
+        """The anchors near the file's end, newest first."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL))
-            lines = file.read().split(b"\n")[:-1]  # what has no end is overwritten
+            lines = file.read().split(b"\n")[:-1]  # a line without an end is overwritten
             return [found for line in reversed(lines) if (found := _parsed(line))]
         return []
 
@@ -175,7 +177,7 @@ class Anchors:
         fields["MESSAGE"] = f"audit anchor: log {made.console} row {made.seq} hash {made.hash}"
         text = "".join(f"{name}={value}\n" for name, value in fields.items()).encode()
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.setblocking(False)  # a stuck journal must not hold an action up
+            sock.setblocking(False)  # a stuck journal must not delay an action
             sock.sendto(text, str(self._journal))
 
 
@@ -195,7 +197,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _fields(anchor: Anchor) -> dict[str, Any]:
-    """As the line has them: a console of the old form knows no ``sig``, and would take the line for none."""
+    """The fields as the line has them: a console of the old form does not know ``sig`` and would refuse the line."""
     fields: dict[str, Any] = msgspec.to_builtins(anchor)
     if not fields["sig"]:
         del fields["sig"]

@@ -1,4 +1,4 @@
-"""The hash chain. A row's hash covers all its columns and the hash of the row before, and so every earlier row."""
+"""The hash chain. A row's hash covers all its columns and the hash of the row before, and thereby every earlier row."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _DOMAIN = b"sandbox-console/audit/1\n"
 _ROW, _LINK = b"sandbox-console/audit/row/2\n", b"sandbox-console/audit/link/2\n"
 
 FORMS = (1, 2)
-"""How a segment is chained. 1: a row's hash covers the hash before. 2: rows and links are hashed apart."""
+"""How a segment is chained. In form 1 a row's hash covers the hash before; form 2 hashes rows and links apart."""
 
 PREV, HASH, MAC = 13, 14, 15
-"""Where a row has the hash before it, its own, and in form 2 the MAC of that."""
+"""The columns in which a row has the hash before it, its own hash and, in form 2, the MAC of that."""
 
 
 def genesis(console_uuid: str) -> bytes:
-    """The hash before the first row. It covers the log's identity, so that two logs never share a chain."""
+    """The hash before the first row. It includes the log's identity, so that two logs never share a chain."""
     return hashlib.sha256(_DOMAIN + b"genesis\n" + console_uuid.encode()).digest()
 
 
 def digest(prev: bytes, columns: Sequence[Any]) -> bytes:
-    """The hash of form 1: SHA-256 over domain, previous hash and the row's text. Raises as `text`."""
+    """The hash of form 1: SHA-256 over a domain, the previous hash and the row's text. Raises like `text`."""
     return hashlib.sha256(_DOMAIN + prev + text(columns)).digest()
 
 
 def row_hash(columns: Sequence[Any]) -> bytes:
-    """SHA-256 over a domain and the row's text: all that is published of a neighbouring row. Raises as `text`."""
+    """SHA-256 over a domain and the row's text: all that is published of a neighbouring row. Raises like `text`."""
     return hashlib.sha256(_ROW + text(columns)).digest()
 
 
@@ -40,15 +40,15 @@ def link(prev: bytes, row: bytes) -> bytes:
 
 
 def made(form: int, prev: bytes, columns: Sequence[Any]) -> bytes:
-    """The value of ``hash`` in a segment of this form. Raises as `text`."""
+    """The value of ``hash`` in a segment of this form. Raises like `text`."""
     return digest(prev, columns) if form == 1 else link(prev, row_hash(columns))
 
 
 def text(columns: Sequence[Any]) -> bytes:
     """The JSON array of the columns ``seq`` to ``body``, as it is hashed.
 
-    The JSON has no spaces and keeps non-ASCII as it is. Raises TypeError, ValueError for columns of other types.
-    SHA-256 takes 0.5 us a row, as fast as BLAKE3 at this size; json.dumps took twice as long as all of this does.
+    The JSON has no spaces and keeps non-ASCII characters. Raises TypeError, ValueError for columns of other types.
+    SHA-256 takes 0.5 us a row, as fast as BLAKE3 at this size; json.dumps took twice as long as all of this.
     """
     seq, ts, kind, ref, actor, session, request, action, backend, target, outcome, dur, body = columns
     told = (
@@ -60,7 +60,7 @@ def text(columns: Sequence[Any]) -> bytes:
 
 
 def _made_of(form: int, prev: bytes, columns: Sequence[Any]) -> bytes | None:
-    """The hash of what may be damaged; None, which no row has, where a column is of a type that none can have."""
+    """The hash of a row that may be damaged; None, which no row has, if a column has an impossible type."""
     try:
         return made(form, prev, columns)
     except (TypeError, ValueError):
@@ -68,14 +68,14 @@ def _made_of(form: int, prev: bytes, columns: Sequence[Any]) -> bytes | None:
 
 
 class Walk(Struct, frozen=True):
-    """How far a chain holds: its last good row, that row's hash, the first bad row or None, what is wrong."""
+    """How far a chain is valid: its last good row, that row's hash, the first bad row or None, and what is wrong."""
 
     last: int
     head: bytes
     bad: int | None = None
     problem: str = ""
-    went_back: int | None = None  # the first row whose clock is behind the one before it
-    forged: int | None = None  # the first row that the key did not authenticate
+    went_back: int | None = None  # the first row whose time is before that of the row before it
+    forged: int | None = None  # the first row that the key does not authenticate
 
 
 def walk(
@@ -88,7 +88,7 @@ def walk(
 ) -> Walk:
     """Check rows in order of seq, after row ``last`` whose hash is ``start``; ``anchors`` are hex hashes by seq.
 
-    ``mac`` makes the MAC of a hash, if the key is available: each row of form 2 has one.
+    ``mac`` makes the MAC of a hash, if the key is available. Each row of form 2 has one.
     """
     prev, then, went_back, forged = start, 0, None, None
     for row in rows:

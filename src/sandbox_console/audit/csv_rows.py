@@ -11,7 +11,7 @@ from typing import Any
 from sandbox_console.audit import schema
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""Characters that a spreadsheet takes for the beginning of a formula."""
 
 _QUOTED = re.compile('[,"\r\n]')
 _hex = bytes.hex
@@ -21,15 +21,15 @@ Row = Sequence[Any]
 
 
 def header() -> bytes:
-    """The columns' names."""
+    """The names of the columns."""
     return _header.encode()
 
 
 def lines(rows: Sequence[Row]) -> bytes:
-    """The rows, byte for byte as the csv module writes them, in a quarter of its time."""
+    """The rows, byte for byte as the csv module writes them, in a quarter of the time."""
     try:
         made = _lines(rows)
-    except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit gives it
+    except (TypeError, ValueError, AttributeError):  # a column has a type that it can only get by an edit
         made = _any_lines(rows)
     return made.encode("utf-8", "replace")
 
@@ -65,7 +65,7 @@ def _any_cell(value: Any) -> Any:
 
 
 class Memo(dict[str, str]):
-    """``made[text]`` is ``make(text)``. Kept for a block of rows, so that it stays small."""
+    """``made[text]`` is ``make(text)``. It is used for one block of rows, so that it stays small."""
 
     def __init__(self, make: Callable[[str], str]) -> None:
         super().__init__()

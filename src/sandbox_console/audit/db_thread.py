@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def connect(database: str | Path, *, uri: bool = False) -> aiosqlite.Connection:
-    """Open a connection. If that fails, its thread is ended, which would otherwise use a closed loop."""
+    """Open a connection. If that fails, its thread is ended, because it would otherwise use a closed loop."""
     db = aiosqlite.connect(database, uri=uri, isolation_level=None)
     try:
         return await db
@@ -26,13 +26,13 @@ async def connect(database: str | Path, *, uri: bool = False) -> aiosqlite.Conne
 
 
 class Worker:
-    """One thread for one writer: its work runs to the end and in order, even if the waiting task is cancelled."""
+    """One thread for one writer. Its work runs in order and to the end, even if the waiting task is cancelled."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """Call ``function(*args)`` there."""
+        """Call ``function(*args)`` on the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
 
     def end(self) -> None:
@@ -41,6 +41,6 @@ class Worker:
 
 
 async def unit(db: aiosqlite.Connection, function: Callable[..., T], *args: Any) -> T:
-    """Call ``function(*args)`` there. aiosqlite offers this only under a private name, so its version is pinned."""
+    """Call ``function(*args)`` on the thread. aiosqlite has only a private name for this, so its version is pinned."""
     result: T = await db._execute(function, *args)  # type: ignore[no-untyped-call]  # noqa: SLF001
     return result

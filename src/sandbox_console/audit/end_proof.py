@@ -16,13 +16,13 @@ from sandbox_console.audit.reserve import Reserve
 
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
 CHANGED, UNANCHORED, FOREIGN = "log-changed", "anchors-missing", "anchors-changed"
-"""What a checkpoint tells that no later verification could see by itself."""
+"""What a checkpoint records because no later verification could notice it."""
 
 
 class EndProof:
     """One writer's head and anchors. Every method runs under the log's lock.
 
-    ``tell`` commits a checkpoint row: its action and its body. ``mine`` is the last row that this process committed.
+    ``tell`` commits a checkpoint row with an action and a body. ``mine`` is the last row that this process committed.
     """
 
     def __init__(
@@ -38,18 +38,20 @@ class EndProof:
         self._anchored_at = time.monotonic()
 
     def due(self, seq: int) -> bool:
-        """Whether it is time for an anchor: so many rows, or so many seconds, after the last."""
+        """Whether an anchor is due, by the rows or the seconds since the last one."""
         return seq - self._anchored >= ANCHOR_EVERY or time.monotonic() - self._anchored_at >= ANCHOR_S
 
     def tell_head(self, place: rows.Place) -> None:
         """Write the head's file beside the database."""
-        with suppress(OSError):  # an older head is none that was cut; what is gone is noticed by the next append
+        with suppress(
+            OSError
+        ):  # an older head does not look like a cut log; a missing one is noticed by the next append
             self._heads.write(self._segment.console, self._segment.index, *place, self._anchored)
 
     def compared(self, head: rows.Place) -> rows.Place:
         """The head to follow. If the last row that this process wrote is missing or different, that is recorded first.
 
-        Later rows would hide a cut. Nothing is read while nobody else writes, because the head is that row.
+        Later rows would hide a cut. Nothing is read while nobody else writes, because the head is that row then.
         """
         if self._heads.changed():
             self._meet_head(head)
@@ -64,7 +66,7 @@ class EndProof:
         return rows.head(db)
 
     def _meet_head(self, place: rows.Place) -> None:
-        """Check a head that another console, or somebody else, wrote: it must not be ahead of the log."""
+        """Check a head that another console or somebody else wrote: it must not be ahead of the log."""
         told, _ = self._heads.read()
         if told is None:
             self._tell(UNANCHORED, {"missing": [self._layout.head.name], "rows": place[0]})
@@ -77,12 +79,12 @@ class EndProof:
             self._tell(CHANGED, {"wrote": told.seq, "hash": told.hash, "found": place[0]})
 
     def missing(self) -> dict[str, Any]:
-        """Make a missing key and head; returns what was lost, which must be recorded before new files hide it."""
+        """Make a missing key and head. Returns what was lost, which must be recorded before new files hide it."""
         seq, digest = self._end()
         parts = (self._layout.key, self._layout.anchors, *([self._layout.head] if self._segment.form > 1 else []))
         gone = [path.name for path in parts if not path.exists()]
         self._keys.make(self._segment.form if schema.head_of(self._segment.there()).index == 1 else 1)
-        with suppress(OSError):  # a full disk: the next one to write has it
+        with suppress(OSError):  # the disk is full: the next writer makes it
             self._heads.prepare()
         if not (gone and seq and schema.signs(self._segment.there())):
             return {}
@@ -90,7 +92,7 @@ class EndProof:
         return {"missing": gone, "rows": seq}
 
     def begin(self) -> None:
-        """Make sure that there are anchors, with a first one."""
+        """Write a first anchor if there is none."""
         with suppress(OSError):
             self.anchors.prepare()
             if self.anchors.last() is None:
@@ -107,7 +109,7 @@ class EndProof:
             self.tell_head((seq, digest))
 
     def _signs(self, why: str) -> bool:
-        """Whether an anchor gets a signature for other machines: importing what signs costs a short command 20 ms."""
+        """Whether an anchor is signed for other machines. Importing the library for it costs a short command 20 ms."""
         lately = time.time_ns() - self.anchors.signed_at_ns() < ANCHOR_S * 1e9
         return self._segment.form > 1 and not (why == "session" and lately)
 
@@ -123,7 +125,7 @@ class EndProof:
         self._anchored = signed
 
     def _meet_foreign(self) -> None:
-        """Record bytes after the last anchor that no console left; the next anchor would hide them."""
+        """Record bytes after the last anchor that no console left there; the next anchor would hide them."""
         foreign = 0
         with suppress(OSError, ValueError):
             foreign = self.anchors.foreign()

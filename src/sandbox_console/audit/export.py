@@ -27,7 +27,7 @@ _LINE = "{" + ",".join(f'"{name}":%s' for name in schema.COLUMNS[:-2]) + ',"prev
 
 
 class _Any(msgspec.Struct):
-    """Any JSON object: it is checked, but no field is read."""
+    """Any JSON object. It is checked, but no field is read."""
 
 
 _object = msgspec.json.Decoder(_Any).decode
@@ -47,13 +47,13 @@ async def export(path: Path, form: str, select: AuditSelection) -> AsyncGenerato
         raise UsageError(f"no export format is called {form!r}", hint=f"there is: {', '.join(formats())}")
     if form == "csv":
         yield csv_rows.header()
-    async with aclosing(blocks(path, select)) as found:  # left early it must close before its loop does
+    async with aclosing(blocks(path, select)) as found:  # if left early, it must be closed before its loop
         async for block in found:
             yield writers[form](block)
 
 
 async def blocks(path: Path, select: AuditSelection) -> AsyncGenerator[Sequence[Row], None]:
-    """Rows as the table has them, oldest first, some thousand at a time, over all segments."""
+    """Rows as in the table, oldest first, about a thousand at a time, over all segments."""
     layout = Layout(path)
     last = select.after_seq
     for index in layout.indices():
@@ -76,7 +76,7 @@ def _some(db: sqlite3.Connection, after: int, select: AuditSelection) -> list[Ro
 def _jsonl(block: Sequence[Row]) -> bytes:
     try:
         made = _lines(block)
-    except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit gives it
+    except (TypeError, ValueError, AttributeError):  # a column has a type that it can only get by an edit
         made = "".join(map(_odd_line, block))
     return made.encode("utf-8", "replace")
 
@@ -95,7 +95,7 @@ def _lines(block: Sequence[Row]) -> str:
 
 
 def _one_line(body: str) -> str:
-    """The body as it was hashed, so that a reader of the lines can compute the chain; if edited, as it is shown."""
+    """The body as it was hashed, so that a reader of the lines can compute the chain; an edited body as it is shown."""
     try:
         _object(body)
     except (msgspec.MsgspecError, RecursionError):

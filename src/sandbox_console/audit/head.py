@@ -1,7 +1,7 @@
 """The head: a copy of the last row and the newest anchor, written beside the database after each append.
 
-It needs no sync: after a power cut it may be older than the database, never newer. So a log that ends before its
-head was cut, and anchors that end before the one it names were cut as well. A MAC by the log's key is in it.
+It needs no sync: after a power cut it may be older than the database, but never newer. So a log that ends before its
+head was cut, and so were anchors that end before the one it names. It contains a MAC made with the log's key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sandbox_console.audit.anchors import sync_folder
 from sandbox_console.audit.keys import Keys
 
 SIZE = 512
-"""Bytes: one sector, so that a power cut leaves an older one or this one."""
+"""Bytes: one sector, so that a power cut leaves either the older head or this one."""
 
 
 class Head(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Head(Struct, frozen=True):
 
 
 class HeadFile:
-    """The file. Writers hold the log's lock; ``last`` is what this process read or wrote last."""
+    """The head's file. Writers hold the log's lock. ``last`` is what this process last read or wrote."""
 
     def __init__(self, path: Path, keys: Keys) -> None:
         self.path = path
@@ -62,11 +62,11 @@ class HeadFile:
         self._raw = raw
 
     def changed(self) -> bool:
-        """Whether the file is not what this process wrote last, but another console's or somebody else's."""
+        """Whether another console or somebody else has written the file since this process did."""
         return self._content() != self._raw
 
     def read(self) -> tuple[Head | None, str]:
-        """The head, or what is wrong with it; neither if there is no head."""
+        """The head, or what is wrong with it; neither if there is none."""
         raw = self._content()
         if not raw and not self.path.exists():
             return None, ""

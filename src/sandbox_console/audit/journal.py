@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 ANCHOR_S = 60.0
-"""How old the newest row may become before it is signed."""
+"""How old the newest row may get before it is signed."""
 
 SUMMARISE_S = 5.0
 
@@ -39,8 +39,8 @@ SUMMARISE_S = 5.0
 class Journal:
     """The writing end of one process. Made by :meth:`open`; every method raises AuditUnavailable if it cannot write.
 
-    Each append is one function on a thread of the journal's own: cancelling an append of several awaits
-    left the transaction open in 54 of 200 tries, and this in none.
+    Each append is one function on the journal's own thread. Cancelling an append of several awaits left the transaction
+    open in 54 of 200 tries; cancelling this left it open in none.
     """
 
     def __init__(self, worker: Worker, layout: Layout, store: Store, session: Session, actor: str) -> None:
@@ -58,14 +58,14 @@ class Journal:
     async def open(
         cls, path: Path, actor: str, keep: Keep = Keep(), waits: Callable[[str], None] = lambda _: None  # noqa: B008 - frozen
     ) -> Self:  # fmt: skip
-        """Open or make the log at ``path``, start a session, and end as unknown what dead sessions left open.
+        """Open or make the log at ``path``, start a session, and end what dead sessions left open as unknown.
 
         ``waits`` is called on the journal's thread with the process that holds the log's lock while an append waits.
         """
         layout = Layout(path)
         worker = Worker()
         session: Session | None = None
-        made: list[Store] = []  # also where its maker is cancelled: it must be closed
+        made: list[Store] = []  # it must be closed even if its maker is cancelled
         try:
             layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             session = Session(layout.sessions)
@@ -97,11 +97,11 @@ class Journal:
         self._stopping.set()
         await asyncio.gather(self._summing, return_exceptions=True)
         await self._run(self._store.close)
-        # Once in some 150,000 rows: a command line that is never open for long would else leave none.
+        # Once in about 150,000 rows: a command line that is never open for long would leave none otherwise.
         await asyncio.to_thread(summarised, self._layout, self._store.sealed)
 
     async def begin(self, action: str, backend: str, target: str, body: Mapping[str, Any]) -> Permit:
-        """Commit an attempt and permit its effect. A cancellation meanwhile is recorded and passed on."""
+        """Commit an attempt and permit its effect. A cancellation meanwhile is recorded and raised again."""
         draft = self._draft(Kind.ATTEMPT, action, backend, target, body)
         task = asyncio.ensure_future(self._run(self._store.append, draft))
         try:
@@ -116,7 +116,7 @@ class Journal:
     async def refuse(
         self, action: str, backend: str, target: str, body: Mapping[str, Any], outcome: Outcome, why: Mapping[str, Any]
     ) -> int:
-        """Commit an attempt that was not permitted, with its outcome, in one transaction; returns the attempt's seq."""
+        """Commit an attempt that was not permitted and its outcome in one transaction. Returns the attempt's seq."""
         attempt = self._draft(Kind.ATTEMPT, action, backend, target, body)
         end = Draft(Kind.OUTCOME, attempt.actor, attempt.session, action, backend, target, None, attempt.request_id,
                     outcome, 0, why)  # fmt: skip
@@ -126,9 +126,9 @@ class Journal:
     async def finish(
         self, permit: Permit, outcome: Outcome, dur_us: int, body: Mapping[str, Any], *, target: str = ""
     ) -> None:
-        """Commit how the attempt ended, also while the caller is being cancelled.
+        """Commit how the attempt ended, even while the caller is being cancelled.
 
-        ``target`` is the sandbox's ref if the attempt could not know it yet.
+        ``target`` is the sandbox's ref if it was not known yet at the attempt.
         """
         draft = self._attempts.pop(permit.audit_id)
         if target:
@@ -167,11 +167,11 @@ class Journal:
     async def _anchor(self) -> None:
         while True:
             await asyncio.sleep(ANCHOR_S)
-            with suppress(AuditUnavailable, OSError, sqlite3.Error):  # the next append tells of the trouble
+            with suppress(AuditUnavailable, OSError, sqlite3.Error):  # the next append reports the problem
                 await self._run(self._store.anchor, "time")
 
     async def _summarise(self) -> None:
-        """Have sealed segments summarised for the filter by text, in a thread of its own beside the appends."""
+        """Summarise sealed segments for the filter by text, in a thread beside the appends."""
         await asyncio.sleep(SUMMARISE_S)  # a command is over by then
         done: set[int] = set()
         while True:
@@ -190,7 +190,7 @@ class Journal:
 
 
 def summarised(layout: Layout, indices: Iterable[int], stop: Callable[[], bool] = lambda: False) -> set[int]:
-    """Write the summaries that are missing; returns which segments have one now."""
+    """Write the missing summaries. Returns which segments have one now."""
     found: set[int] = set()
     for index in indices:
         with suppress(OSError, sqlite3.Error, ValueError):  # without one the filter reads the rows

@@ -1,4 +1,4 @@
-"""The log's key, a secret in a file of mode 0600. It authenticates rows, head and anchors, and signs anchors."""
+"""The log's key, a secret in a file of mode 0600. It authenticates rows, the head and anchors, and signs anchors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import secrets
 import stat
 from pathlib import Path
 
-_MOST = 4096  # bytes read of a key's file: the key is 64
+_MOST = 4096  # the most bytes read of a key's file: the key has 64
 _ROW = b"sandbox-console/audit/row-key/2\n"
 _HEAD = b"sandbox-console/audit/head-key/2\n"
 _PAIR = b"sandbox-console/audit/ed25519/2\n"
 _SPKI = bytes.fromhex("302a300506032b6570032100")
-"""What stands before the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4)."""
+"""What comes before the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4)."""
 
 
 class KeyRefused(OSError):
-    """Others could have read or chosen the key's file. ``hint`` is what to do."""
+    """Others could have read or replaced the key's file. ``hint`` says what to do."""
 
     def __init__(self, why: str, hint: str) -> None:
         super().__init__(why)
@@ -27,23 +27,23 @@ class KeyRefused(OSError):
 
 
 class Keys:
-    """The key's file and what is derived from it; it is read again if the file was replaced."""
+    """The key's file and what is derived from it. It is read again if the file was replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: tuple[int, ...] = ()
         self._secret = self._row = self._head = b""
         self.form = 1
-        """The oldest form that a segment of this log may have: 2 where the log was begun with it."""
+        """The oldest form that a segment of this log may have: 2 if the log was begun with it."""
 
     def make(self, form: int = 1) -> None:
-        """Make a key if there is none, for a log begun with segments of this form. Raises OSError, KeyRefused."""
+        """Make a key if there is none, for a log that begins with segments of this form. Raises OSError, KeyRefused."""
         if not os.path.lexists(self.path):
             self._write(secrets.token_hex(32) + (f"\nform {form}\n" if form > 1 else ""))
         self.load()
 
     def _write(self, content: str) -> None:
-        """Write the whole file or nothing: a part of a key would be refused for ever."""
+        """Write the whole file or nothing, because a part of a key would be refused for ever."""
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.unlink(missing_ok=True)
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # O_EXCL follows no link
@@ -54,7 +54,7 @@ class Keys:
         fresh.rename(self.path)
 
     def load(self) -> bool:
-        """Read the file if it has changed; returns whether the key is another. Raises OSError, KeyRefused, ValueError.
+        """Read the file if it has changed. Returns whether the key has changed. Raises OSError, KeyRefused, ValueError.
 
         The check takes 2 us; reading the file each time would take 15.
         """
@@ -71,7 +71,7 @@ class Keys:
         return self._secret
 
     def mac(self, text: bytes) -> str:
-        """HMAC-SHA256 of an anchor or a manifest, in hex. Raises as `secret`."""
+        """HMAC-SHA256 of an anchor or a manifest, in hex. Raises like `secret`."""
         return hmac.new(self.secret(), text, hashlib.sha256).hexdigest()
 
     def of_row(self, link: bytes) -> bytes:
@@ -83,12 +83,12 @@ class Keys:
         return hmac.digest(self._head, text, "sha256").hex()
 
     def sign(self, text: bytes) -> str:
-        """An Ed25519 signature, hex. Raises as `secret`."""
+        """An Ed25519 signature, in hex. Raises like `secret`."""
         made: bytes = _pair(self.secret()).sign(text)
         return made.hex()
 
     def public(self) -> bytes:
-        """The public key as PEM, which `openssl pkey` reads. Raises as `secret`."""
+        """The public key as PEM, which `openssl pkey` reads. Raises like `secret`."""
         body = base64.encodebytes(_SPKI + _pair(self.secret()).public_key().public_bytes_raw())
         return b"-----BEGIN PUBLIC KEY-----\n" + body + b"-----END PUBLIC KEY-----\n"
 

@@ -1,4 +1,4 @@
-"""Where the files of the log are: segments, manifests, anchors, the reserve, the lock and the sessions."""
+"""The paths of the log's files: segments, manifests, anchors, the reserve, the lock and the sessions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from msgspec import Struct
 
 _NOTE_MOST = 1 << 20
-"""Bytes of a manifest or another note at most; ours have some hundred."""
+"""The most bytes of a manifest or another note; ours have a few hundred."""
 
 _MOST = {"reserve": 64 << 20, "anchors.jsonl": 256 << 20}
-"""Bytes of what else is read whole: the reserve has 8 MiB, an anchor some 300 bytes."""
+"""The most bytes of other files that are read whole: the reserve has 8 MiB, an anchor about 300 bytes."""
 
 
 class Layout(Struct, frozen=True):
     """The log whose first segment is ``first``; the segment with the highest index is the one being written."""
 
     first: Path
-    archive: Path | None = None  # where segments are read that the retention took
+    archive: Path | None = None  # where segments that the retention moved are read from
 
     @property
     def folder(self) -> Path:
@@ -38,12 +38,12 @@ class Layout(Struct, frozen=True):
 
     @property
     def anchors(self) -> Path:
-        """Signed heads of the chain, a JSON line each."""
+        """Signed heads of the chain, one JSON line each."""
         return self.folder / "anchors.jsonl"
 
     @property
     def key(self) -> Path:
-        """The anchors' key, 0600."""
+        """The anchors' key, of mode 0600."""
         return self.folder / "anchor.key"
 
     @property
@@ -53,12 +53,12 @@ class Layout(Struct, frozen=True):
 
     @property
     def reserve(self) -> Path:
-        """Space set aside for outcomes and for stopping things when the disk is full."""
+        """Space reserved for outcomes, and for stopping things, when the disk is full."""
         return self.folder / "reserve"
 
     @property
     def cursor(self) -> Path:
-        """How far the log was shipped."""
+        """The file that says how far the log was shipped."""
         return self.folder / "shipped.json"
 
     def segment(self, index: int) -> Path:
@@ -66,26 +66,26 @@ class Layout(Struct, frozen=True):
         return self.first if index == 1 else self.first.with_name(f"{self.first.stem}-{index:06d}.db")
 
     def manifest(self, index: int) -> Path:
-        """What is known about a sealed segment; it is kept when the segment is removed."""
+        """The manifest of a sealed segment, which is kept when the segment is removed."""
         return self.first.with_name(f"{self.first.stem}-{index:06d}.manifest.json")
 
     def summary(self, index: int) -> Path:
-        """Which pieces of text a sealed segment's blocks have: a cache."""
+        """A cache of which pieces of text a sealed segment's blocks contain."""
         return self.segment(index).with_suffix(".grams")
 
     def quarantine(self, index: int) -> Path:
-        """Why a damaged segment was left, and where the next one begins."""
+        """The note of why a damaged segment was left, and where the next one begins."""
         return self.first.with_name(f"{self.first.stem}-{index:06d}.quarantine.json")
 
     def strange(self) -> str:
         """Why something in the folder does not belong to a log; empty if everything does.
 
-        Reading a copy that somebody else made must not hang on a pipe, or fill the memory with a note.
+        Reading a copy that somebody else made must not hang on a pipe, nor fill the memory with a note.
         """
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             try:
                 found = path.stat()
-            except OSError:  # gone by now, or a link to nothing, which is found where it is read
+            except OSError:  # gone by now, or a link to nothing, which is noticed when it is read
                 continue
             if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
                 return f"{path.name} is not a file"
@@ -104,7 +104,7 @@ class Layout(Struct, frozen=True):
         except FileNotFoundError:
             return found
         numbers = [int(match[1]) for name in names if (match := pattern.match(name))]
-        # A number has one name: a second file would be read as the same segment once more.
+        # A number has one name: a second file would be read as the same segment again.
         return sorted(found + [index for index in numbers if index > 1 and self.segment(index).name in names])
 
     def archived(self, before: int) -> list[int]:

@@ -14,13 +14,13 @@ from sandbox_console.model.text import clean
 
 WAIT_S = 10.0
 TELL_S = 1.0
-"""How long is waited before it is told for whom."""
+"""How long to wait for the lock before reporting who holds it."""
 
 _LOCKS = Path("/proc/locks")
 
 
 def holder(*paths: Path) -> str:
-    """Who holds a lock on one of these files, in words, as far as the kernel reports it (proc(5), /proc/locks)."""
+    """Who holds a lock on one of these files, in words, if the kernel reports it (proc(5), /proc/locks)."""
     mine = {os.getpid(), 0, -1}  # 0 and -1: one outside of our own pid namespace, an open file description's
     with suppress(OSError):
         wanted = {_name(path) for path in paths if path.exists()}
@@ -49,7 +49,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.waits: Callable[[str], None] = lambda _: None
-        """Told for whom, once it was waited for TELL_S."""
+        """Called with who holds the lock, after a wait of TELL_S."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def release(self) -> None:

@@ -27,20 +27,20 @@ _NAMES = {_SUCCESS: "Success", _FAILURE: "Failure", _UNKNOWN: "Unknown"}
 _INFORMATIONAL, _LOW, _MEDIUM = 1, 2, 3
 _SEVERITY = {"denied": _MEDIUM, "unknown": _MEDIUM, "failed": _LOW, "timed_out": _LOW}
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes an encoder for each call
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes a new encoder for each call
 
 
 def lines(block: Sequence[Sequence[Any]]) -> bytes:
-    """A JSON line for each row, equal to that of `event`, in a third of its time."""
+    """A JSON line for each row, equal to that of `event`, in a third of the time."""
     try:
         made = [*map(_line, block)]
-    except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit gives it
+    except (TypeError, ValueError, AttributeError):  # a column has a type that it can only get by an edit
         made = [_encode(event(_typed(row))) for row in block]
     return "\n".join([*made, ""]).encode()
 
 
 def event(row: Sequence[Any]) -> dict[str, Any]:
-    """One row as an event; what OCSF has no field for, such as the chain, is in ``unmapped``."""
+    """One row as an event. What OCSF has no field for, such as the chain, is in ``unmapped``."""
     seq, ts_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur_us, body, prev, digest = row
     told = rows.body_data(body)
     activity = _ACTIVITY.get(action, _OTHER)
@@ -96,7 +96,9 @@ def _line(row: Sequence[Any]) -> str:
         told = _told(body)
     except (msgspec.MsgspecError, RecursionError):
         return _encode(event(row))
-    if not (body.isascii() and body.isprintable()):  # as the journal writes it; an edited one may even break the line
+    if not (
+        body.isascii() and body.isprintable()
+    ):  # the journal writes no others; an edited body may even break the line
         return _encode(event(row))
     where = _WHERE % (_quote(target), _quote(backend)) if target else ""
     took = "" if dur_us is None else f',"duration":{dur_us // 1000}'
@@ -113,7 +115,7 @@ _WHERE = '{"uid":%s,"type":"sandbox","namespace":%s}'
 
 @lru_cache(maxsize=1024)
 def _template(kind: str, action: str, outcome: str) -> str:
-    """The JSON of a class of events, with a place for each value that differs; made of one such event."""
+    """The JSON of a class of events, made from one such event, with a placeholder for each value that differs."""
     made = _encode(event((0, 0, kind, None, "", "", "", action, "", "", outcome, None, "{}", b"", b"")))
     made = made.replace("%", "%%")
     for constant, place in (

@@ -1,4 +1,4 @@
-"""The segment being written: the newest one. The next one follows it, and a damaged one is left behind."""
+"""The segment being written, which is the newest one. The next one follows it, and a damaged one is left behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandbox_console.audit.lock import holder as holder_of
 from sandbox_console.errors import AuditUnavailable
 
 ROOM = 2 * 1024 * 1024
-"""Bytes: less free space than this is a full disk."""
+"""Bytes: with less free space than this, the disk counts as full."""
 
 SQLITE_FULL = 13
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_IOERR, _SQLITE_CANTOPEN = 5, 6, 10, 14
@@ -25,8 +25,8 @@ _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_IOERR, _SQLITE_CANTOPEN = 5, 6, 10, 14
 class OpenSegment:
     """The writing connection to the newest segment. Every method runs under the log's lock.
 
-    ``index`` is its number, ``form`` and ``console`` are in its first table; ``left`` is called when a damaged one is
-    left behind.
+    ``index`` is its number; ``form`` and ``console`` are from its first table. ``left`` is called when a damaged
+    segment is left behind.
     """
 
     def __init__(self, layout: Layout, anchors: Anchors, left: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ class OpenSegment:
         self._identity = (0, 0)
 
     def follow(self) -> None:
-        """Switch to the newest segment, and check that its file was not renamed: rows would silently be lost."""
+        """Switch to the newest segment, and check that its file was not renamed, or rows would be lost silently."""
         if self._db is None:
             self.open()
         if self.layout.segment(self.index + 1).exists():
@@ -56,7 +56,7 @@ class OpenSegment:
             self.open()
 
     def open(self) -> None:
-        """Open the newest one, which is created if there is none. Raises sqlite3.Error, OSError."""
+        """Open the newest segment, and create one if there is none. Raises sqlite3.Error, OSError."""
         self.index = self.layout.newest()
         path = self.layout.segment(self.index)
         if not path.exists() or path.stat().st_size == 0:
@@ -76,7 +76,7 @@ class OpenSegment:
         path.chmod(0o600)
 
     def mend(self) -> None:
-        """After an unclean end: check the file, and leave it for a new segment if it is damaged."""
+        """After an unclean end, check the file, and begin a new segment if it is damaged."""
         if not any(True for _ in sessions.dead(self.layout.sessions)):
             return
         if problem := segments.damage(self.there()):
@@ -107,7 +107,7 @@ class OpenSegment:
         return code == SQLITE_FULL
 
     def room(self) -> int:
-        """Bytes that are free on its disk."""
+        """Free bytes on its disk."""
         found = os.statvfs(self.layout.folder)
         return found.f_bavail * found.f_frsize
 
@@ -136,13 +136,13 @@ class OpenSegment:
                 db.close()
 
     def be_patient(self, wait_s: float) -> None:
-        """How long SQLite waits for another program's lock on the file: no console holds one outside the log's own."""
+        """Set how long SQLite waits for another program's lock. Consoles lock the file under the log's lock only."""
         if self._db is not None and wait_s != self._patience_s:
             self._db.execute(f"PRAGMA busy_timeout = {wait_s * 1000:.0f}")
             self._patience_s = wait_s
 
     def holder(self) -> str:
-        """The program that has the file locked, in words."""
+        """The program that holds a lock on the file, in words."""
         path = self.layout.segment(self.index)
         return holder_of(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
 

@@ -1,7 +1,7 @@
 """Rows of the log with a proof for others: the hashes that link each row to a signed anchor.
 
-Of the rows between, only the hashes are given: they reveal nothing of what the rows say. Segments of form 1 have no
-such hashes, so their rows have no proof.
+Of the rows in between, only the hashes are included, which reveal nothing of their content. Segments of form 1 have
+no such hashes, so their rows have no proof.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ROW = ", ".join(schema.COLUMNS)
 
 
 class Run(Struct, frozen=True):
-    """Rows ``first`` to ``last``, whose links are given; ``last`` is anchored."""
+    """Rows ``first`` to ``last``, whose links are included; ``last`` is anchored."""
 
     first: int
     last: int
 
 
 class Proof(Struct, frozen=True):
-    """What is to be given: rows by seq, the runs that prove them, the anchors, and the rows that have no proof."""
+    """What to include: rows by seq, the runs that prove them, the anchors, and the rows that have no proof."""
 
     seqs: tuple[int, ...] = ()
     runs: tuple[Run, ...] = ()
@@ -42,7 +42,7 @@ class Proof(Struct, frozen=True):
 
 
 async def proof(path: Path, targets: Collection[str], until: float) -> Proof:
-    """All rows about sandboxes (refs as text) before a time, and what proves them. Raises AuditUnavailable."""
+    """All rows about sandboxes (refs as text) before a time, and their proof. Raises AuditUnavailable."""
     layout = Layout(path)
     attempts: set[int] = set()
     for index in layout.indices():
@@ -58,7 +58,7 @@ async def proof(path: Path, targets: Collection[str], until: float) -> Proof:
 
 
 def _runs(seqs: Sequence[int], anchors: Sequence[Anchor], old: Collection[int]) -> Proof:
-    """Each row is linked to the first signed anchor behind it, so that equal rows have an equal proof later, too."""
+    """Each row is linked to the first signed anchor after it, so that equal rows have an equal proof later, too."""
     places = [one.seq for one in anchors]
     runs: list[Run] = []
     used: list[Anchor] = []
@@ -94,13 +94,13 @@ def _ends(db: sqlite3.Connection, attempts: Collection[int], until_ns: int) -> t
 
 
 async def rows(path: Path, seqs: Sequence[int]) -> AsyncGenerator[Sequence[bytes], None]:
-    """The rows as JSON lines, some hundred at a time, oldest first. Raises AuditUnavailable."""
+    """The rows as JSON lines, a few hundred at a time, oldest first. Raises AuditUnavailable."""
     async for block in _read(path, [Run(seq, seq) for seq in seqs]):
         yield [_line(row) for row in block]
 
 
 async def links(path: Path, runs: Sequence[Run]) -> AsyncGenerator[Sequence[bytes], None]:
-    """Lines of seq, the link before, the row's hash and the link, all of each run. Raises AuditUnavailable."""
+    """Lines of seq, previous link, row hash and link, for all rows of each run. Raises AuditUnavailable."""
     async for block in _read(path, runs):
         yield [
             b"%d\t%s\t%s\t%s\n" % (row[0], row[chain.PREV].hex().encode(),
@@ -110,7 +110,7 @@ async def links(path: Path, runs: Sequence[Run]) -> AsyncGenerator[Sequence[byte
 
 
 def anchor_line(anchor: Anchor) -> bytes:
-    """An anchor as a JSON line, without the MAC, which proves nothing to others."""
+    """An anchor as a JSON line, without the MAC, because that proves nothing to others."""
     fields = {name: getattr(anchor, name) for name in anchor.__struct_fields__}
     return sealed_text(fields, "mac") + b"\n"
 

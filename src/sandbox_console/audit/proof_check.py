@@ -1,4 +1,4 @@
-"""Checks rows of a log that somebody else gives, by the log's public key: see ``proof``."""
+"""Checks rows of a log that come from somebody else, with the log's public key. See ``proof``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sandbox_console.audit.anchors import Anchor, sealed_text
 from sandbox_console.audit.keys import PublicKey
 
 MOST = 1_000_000
-"""Rows and anchors whose hashes are held at a time."""
+"""The most rows and anchors whose hashes are held at a time."""
 
 
 class ProofCheck:
-    """Takes anchors, then rows, then links, each as a line; every method raises ValueError with what is wrong."""
+    """Takes anchors, then rows, then links, each as a line. Every method raises ValueError with what is wrong."""
 
     def __init__(self, public: PublicKey) -> None:
         self._public = public
@@ -25,7 +25,7 @@ class ProofCheck:
         self.rows = 0
 
     def anchor(self, line: bytes) -> None:
-        """An anchor must be signed by the log's key, and all must be of the same log."""
+        """Check an anchor: it must be signed by the log's key, and all must be from one log."""
         found = _object(line, "an anchor")
         try:
             made = Anchor(**found)
@@ -41,7 +41,7 @@ class ProofCheck:
         self._keep(self._anchored, place, digest, "anchor")
 
     def row(self, line: bytes) -> None:
-        """A row's hash is kept until its link comes."""
+        """Keep a row's hash until its link arrives."""
         found = _object(line, "a row of the audit log")
         try:
             columns = [found.pop(name) for name in schema.COLUMNS]
@@ -58,7 +58,7 @@ class ProofCheck:
             raise ValueError(f"row {seq} of the audit log does not match its hash: it was edited or made up")
 
     def link(self, line: bytes) -> None:
-        """A link must follow the one before it; the last of a run must be anchored."""
+        """Check a link: it must follow the one before it, and the last of a run must be anchored."""
         try:
             seq_, prev_, row_, hash_ = line.decode("ascii").rstrip("\n").split("\t")
             seq, prev, row, digest = int(seq_), bytes.fromhex(prev_), bytes.fromhex(row_), bytes.fromhex(hash_)
@@ -77,7 +77,7 @@ class ProofCheck:
         self._last = seq, digest
 
     def end(self, unproved: int) -> None:
-        """All links were given; so many rows are known to have no proof."""
+        """Finish after the last link. ``unproved`` is the number of rows that are known to have no proof."""
         if self._last is not None:
             self._end_run()
         if len(self._rows) != unproved:

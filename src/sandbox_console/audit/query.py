@@ -18,10 +18,10 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind
 _FIELDS = ", ".join(name for name in schema.COLUMNS if name != "prev")
 _AT_ONCE = 500
 _RARE = 5000
-"""Ends that are listed in under 5 ms; of a million rows a commoner end is met within the newest 10,000 attempts."""
+"""Ends that are listed in under 5 ms. In a million rows, a more common end is among the newest 10,000 attempts."""
 
 _TEXT_MOST = 10_000
-"""Characters; SQLite takes patterns of 50,000 bytes."""
+"""Characters. SQLite accepts patterns of up to 50,000 bytes."""
 
 Ends = dict[int, list[AuditRow]]
 Spans = list[segment_index.Span] | None
@@ -33,7 +33,7 @@ async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
     layout = Layout(path)
     found: list[AuditEntry] = []
     later: Ends = {}  # ends of attempts that began in an older segment than they ended in
-    passed: list[int] = []  # segments without the text: opening one takes 1 ms
+    passed: list[int] = []  # segments without the text, because opening one takes 1 ms
     for index in reversed(layout.indices() if _storable(query) else []):
         spans = await asyncio.to_thread(segment_index.spans, layout, index, query.text) if query.text else None
         if spans == []:
@@ -49,7 +49,7 @@ async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
 
 
 async def entry(path: Path, seq: int) -> AuditEntry:
-    """One attempt by its seq, or the attempt that the row ``seq`` belongs to. Raises NotFound."""
+    """The attempt with this seq, or the one that the row ``seq`` belongs to. Raises NotFound."""
     rows = await _everywhere(path, "seq = ?", seq)
     if rows and rows[0].ref is not None:
         rows = await _everywhere(path, "seq = ?", rows[0].ref)
@@ -59,7 +59,7 @@ async def entry(path: Path, seq: int) -> AuditEntry:
 
 
 async def newest(path: Path) -> int:
-    """The seq of the newest row of any kind, 0 if there is none: shows whether anything is new, in 1 ms."""
+    """The seq of the newest row of any kind, 0 if there is none. It shows in 1 ms whether anything is new."""
     layout = Layout(path)
     return await ask(layout.segment(layout.newest()), lambda db: rows_.head(db)[0]) or 0
 
@@ -96,10 +96,10 @@ def _attempts(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: in
 
 
 def _in_time(db: sqlite3.Connection, query: AuditQuery) -> bool:
-    """Whether any row of the segment is in the span of time asked for."""
+    """Whether any row of the segment is in the requested span of time."""
     if query.since is None and query.until is None:
         return True
-    sql = "SELECT (SELECT min(ts_ns) FROM record), (SELECT max(ts_ns) FROM record)"  # each alone is a look at an index
+    sql = "SELECT (SELECT min(ts_ns) FROM record), (SELECT max(ts_ns) FROM record)"  # each alone is one index lookup
     first, last = db.execute(sql).fetchone()
     return first is not None and not (
         (query.since is not None and last < int(query.since * 1e9))
@@ -136,7 +136,7 @@ def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
 
 
 def _is_rare(db: sqlite3.Connection, outcome: str) -> bool:
-    """Whether so few have this outcome that listing them is cheaper than reading the newest attempts one by one."""
+    """Whether this outcome is so rare that listing it is cheaper than reading the newest attempts one by one."""
     wanted = _words(outcome)
     some = f"SELECT 1 FROM record WHERE outcome IN ({_marks(wanted)}) AND outcome <> '' LIMIT {_RARE}"  # noqa: S608
     [count] = db.execute(f"SELECT count(*) FROM ({some})", wanted).fetchone()  # noqa: S608
@@ -195,13 +195,13 @@ def _escaped(text: str) -> str:
 
 
 def _rows(db: sqlite3.Connection, where: str, *values: Any) -> list[AuditRow]:
-    # With "+" SQLite does not walk the whole table for the order's sake: there are few rows, and an index has them.
+    # The "+" keeps SQLite from walking the whole table for the order: there are few rows, and they are in an index.
     sql = f"SELECT {_FIELDS} FROM record WHERE {where} ORDER BY +seq"  # noqa: S608
     return [row(found) for found in db.execute(sql, values).fetchall()]
 
 
 def row(found: sqlite3.Row | tuple[Any, ...]) -> AuditRow:
-    """A row of the table, without ``prev``, as the model has it. Raises AuditUnavailable if it cannot be one."""
+    """A row of the table, without ``prev``, as the model's Struct. Raises AuditUnavailable if it is not a valid row."""
     seq, at_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, digest = tuple(found)
     try:
         return AuditRow(seq, at_ns, Kind(kind), ref, actor, session, request, action, backend, target, outcome, dur,

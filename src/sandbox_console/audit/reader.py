@@ -1,4 +1,4 @@
-"""The reading end: snapshots of the segments. It never locks them, and works where the log cannot be written."""
+"""The reading end: snapshots of the segments. It never locks them, and works even if the log cannot be written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.cancellation import run_to_completion
 
 MOST_BYTES = 64 << 20
-"""Of one value of a row that is read: 500 times what the kernel takes as one argument of a command."""
+"""The most bytes read of one value of a row: 500 times what the kernel accepts as one argument of a command."""
 
 _READ = ("meta", "record", "carried")
 P = ParamSpec("P")
@@ -30,7 +30,7 @@ T = TypeVar("T")
 async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
     """A read-only connection to one segment; None if it does not exist or is empty. Raises AuditUnavailable.
 
-    The file may be anybody's, such as a copy that another machine verifies: none of its own SQL is run.
+    The file may come from anybody, such as a copy that another machine verifies, so none of its own SQL is run.
     """
     try:
         if not path.exists() or path.stat().st_size == 0:
@@ -49,7 +49,7 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
 
 
 def _taken_for_data(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse what runs the file's own SQL when it is read: an endless view in place of a table, computed columns."""
+    """Refuse what would run the file's own SQL on a read: an endless view in place of a table, computed columns."""
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
     db.execute("PRAGMA trusted_schema = OFF")
     for name in _READ:
@@ -76,7 +76,7 @@ async def ask(
 
 
 async def _close(db: aiosqlite.Connection, *, hurry: bool) -> None:
-    """Close; if in a hurry, a running statement is ended, and its answer is not awaited."""
+    """Close the connection. If in a hurry, end a running statement without waiting for its answer."""
     closing = asyncio.ensure_future(db.close())
     while hurry and not closing.done():
         with suppress(sqlite3.Error, ValueError):  # closed by now
@@ -86,7 +86,7 @@ async def _close(db: aiosqlite.Connection, *, hurry: bool) -> None:
 
 
 async def _connect(path: Path) -> aiosqlite.Connection:
-    # Where the folder is not writable SQLite cannot make its -shm file: an immutable read still works.
+    # If the folder is not writable, SQLite cannot make its -shm file, but an immutable read still works.
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         db = await connect(f"file:{quote(str(path))}?{mode}", uri=True)
         try:

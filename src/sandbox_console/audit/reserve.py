@@ -1,7 +1,7 @@
-"""Space set aside on disk, so that what stops things, and every outcome, is recorded when the disk is full.
+"""Space reserved on disk, so that outcomes, and what stops things, are still recorded when the disk is full.
 
-The file is filled once, so that overwriting it needs no new block of the disk, even if others fill it. Rows go
-into it in the form that they have in the database, and move there when there is room again.
+The file is filled once, so that overwriting it needs no new block even if others fill the disk. Rows are written to
+it as they would be in the database, and move there when there is room again.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 from sandbox_console.audit.chain import HASH, MAC, PREV
 
 BYTES = 8 * 1024 * 1024
-"""About 20,000 rows."""
+"""Enough for about 20,000 rows."""
 
 EMERGENCY = frozenset({"stop", "kill", "pause", "resume", "egress-deny", "quarantine"})
-"""Verbs that may spend it: each takes something away from a sandbox, or takes back that it was paused."""
+"""Verbs that may use it: each takes something away from a sandbox, or undoes a pause."""
 
-_ROW_MOST = 1024 * 1024  # a longer row's arguments would have been refused by the kernel
+_ROW_MOST = 1024 * 1024  # the kernel would have refused a longer row's arguments
 
 Row = tuple[Any, ...]
 
 
 class Reserve:
-    """The file. Its holder has the log's lock. The rows' blobs are hex in it, a JSON line each, ended by a NUL."""
+    """The file, used under the log's lock. Each row is a JSON line with its blobs in hex; a NUL ends them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def fill(self) -> bool:
-        """Create or extend the file; returns whether it is complete. A full disk is not an error here."""
+        """Create or extend the file. Returns whether it is complete. A full disk is not an error here."""
         with suppress(OSError):
             if self._path.stat().st_size >= BYTES:
                 return True
@@ -42,7 +42,7 @@ class Reserve:
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "wb") as file:
                 for _ in range(BYTES // 65536):
-                    file.write(bytes(65536))  # blocks that fallocate(2) only promises would be converted when written
+                    file.write(bytes(65536))  # blocks that fallocate(2) only reserves would be converted when written
                 file.flush()
                 os.fsync(file.fileno())
             fresh.rename(self._path)
@@ -64,7 +64,7 @@ class Reserve:
             os.close(fd)
 
     def rows(self) -> list[Row]:
-        """The waiting rows, oldest first; a last one that was cut off by a crash was never acknowledged."""
+        """The waiting rows, oldest first. A last row that a crash cut off was never acknowledged."""
         try:
             held = self._path.read_bytes().split(b"\0", 1)[0]
         except FileNotFoundError:
@@ -95,7 +95,7 @@ class Reserve:
             at = self._end(fd)
             if at + len(lines) >= os.fstat(fd).st_size:
                 raise OSError("the reserve is spent")
-            # The NUL ends them: what stands behind it may be rows that moved to the database long ago.
+            # The NUL ends them: after it there may be rows that moved to the database long ago.
             if os.pwrite(fd, lines + b"\0", at) != len(lines) + 1:
                 raise OSError("the reserve was written in part")
             os.fdatasync(fd)
@@ -103,7 +103,7 @@ class Reserve:
             os.close(fd)
 
     def clear(self) -> None:
-        """Forget the rows; the space stays."""
+        """Forget the rows, but keep the space."""
         fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
             os.pwrite(fd, b"\0", 0)

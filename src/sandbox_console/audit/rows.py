@@ -20,7 +20,7 @@ Place = tuple[int, bytes]
 
 
 class Draft(Struct, frozen=True):
-    """A row that has no place in the chain yet."""
+    """A row without a place in the chain yet."""
 
     kind: Kind
     actor: str
@@ -36,14 +36,14 @@ class Draft(Struct, frozen=True):
 
     @property
     def urgent(self) -> bool:
-        """Whether it may use the reserve: it ends something, or takes something from a sandbox."""
+        """Whether it may use the reserve, because it ends something or takes something away from a sandbox."""
         return self.kind is not Kind.ATTEMPT or self.action in EMERGENCY
 
 
 def chained(drafts: Sequence[Draft], head: Place, mac: Callable[[bytes], bytes] | None) -> list[Row]:
-    """The drafts as rows behind ``head``. The second of two at once belongs to the first, whose seq is known now.
+    """The drafts as rows after ``head``. The second of two drafts belongs to the first, whose seq is known now.
 
-    ``mac`` makes a row's MAC; None in a segment of form 1, whose rows have none.
+    ``mac`` makes a row's MAC. It is None in a segment of form 1, whose rows have none.
     """
     rows: list[Row] = []
     seq, prev = head
@@ -61,7 +61,7 @@ def chained(drafts: Sequence[Draft], head: Place, mac: Callable[[bytes], bytes] 
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Insert rows inside the caller's transaction. Raises sqlite3.Error, also if a trigger left one out."""
+    """Insert rows inside the caller's transaction. Raises sqlite3.Error, even if a trigger left one out."""
     marks = ",".join("?" * len(rows[0]))
     done = connection.executemany(f"INSERT INTO record VALUES ({marks})", rows)  # noqa: S608
     if done.rowcount != len(rows):
@@ -88,7 +88,7 @@ def canonical(body: Mapping[str, Any]) -> str:
 
 
 def body_data(body: str) -> dict[str, Any]:
-    """The body as data; one that was edited into something else is shown as it is: verify() finds it."""
+    """The body as data. One that was edited into something else is shown as it is; verify() finds it."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The tables and the triggers that keep the log append-only against mistakes (not against root)."""
+"""The tables, and the triggers that keep the log append-only against mistakes (not against root)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sandbox_console.errors import AuditUnavailable
 VERSION = 3
 """Stored as SQLite's user_version; a file with a higher one was written by a newer console.
 
-A file of version 1 or 2 is written on as it is until it is rotated, and its rows are chained in form 1; sealing
-makes 1 into 2, so that a console that knows nothing of segments refuses it. Since 3 rows have a MAC.
+A file of version 1 or 2 keeps its version until it is rotated, and its rows are chained in form 1. Sealing turns 1
+into 2, so that a console that does not know segments refuses it. Since version 3, rows have a MAC.
 """
 
 _SEALED = 2
@@ -27,8 +27,8 @@ COLUMNS = (
     "backend", "target", "outcome", "dur_us", "body", "prev", "hash",
 )  # fmt: skip
 
-# INSERT OR REPLACE with recursive triggers off passes DELETE triggers, so inserts are guarded as well:
-# only the next seq, chained to the head, gets in.
+# INSERT OR REPLACE bypasses DELETE triggers while recursive triggers are off, so inserts are guarded as well:
+# only the next seq, chained to the head, is accepted.
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE record (
@@ -83,9 +83,9 @@ _MACS = ",\n    mac BLOB NOT NULL"  # since version 3
 _SINCE_2 = ("carried", "by_actor", "by_backend", "by_time", "by_outcome")
 _META = {"console_uuid", "genesis", "first_seq", "index"}
 _STATISTICS = ("CREATE TABLE sqlite_stat1(tbl,idx,stat)", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)")
-"""What `ANALYZE` makes, which somebody may run."""
+"""The tables that `ANALYZE` makes, which somebody may run."""
 
-# As version 1 had it.
+# As in version 1.
 _OLD_ONLY_NEXT = (
     "CREATE TRIGGER only_next BEFORE INSERT ON record WHEN NEW.seq IS NOT "
     "(SELECT coalesce(max(seq), 0) + 1 FROM record) OR lower(hex(NEW.prev)) IS NOT coalesce( "
@@ -95,7 +95,7 @@ _OLD_ONLY_NEXT = (
 
 
 class Head(Struct, frozen=True):
-    """Where a segment begins: the log's identity, its place, and the row before its first one."""
+    """The beginning of a segment: the log's identity, the segment's place, and the row before its first one."""
 
     console: str
     index: int
@@ -114,8 +114,8 @@ def prepare(connection: sqlite3.Connection) -> None:
     """Set a writing connection's pragmas. Raises AuditUnavailable for a newer file.
 
     WAL with synchronous FULL: NORMAL lost 809 records in 213 of 300 simulated power cuts, FULL none.
-    Checkpoints are run by the writer under its lock, never by SQLite: versions before 3.51.3 can corrupt
-    a WAL when a checkpoint races a reset.
+    The writer runs checkpoints under its lock, and SQLite never does: versions before 3.51.3 can corrupt a WAL when a
+    checkpoint races with a reset.
     """
     refuse_newer(connection)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -157,21 +157,21 @@ def sealed(connection: sqlite3.Connection) -> bool:
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """Of a file's schema."""
+    """The version of a file's schema."""
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return found
 
 
 def form(connection: sqlite3.Connection) -> int:
-    """How the segment is chained (`chain.FORMS`): a later one has MACs."""
+    """How the segment is chained (`chain.FORMS`). A later form has MACs."""
     found = connection.execute("SELECT 1 FROM pragma_table_info('record') WHERE name = 'mac'").fetchone()
     return 1 if found is None else 2
 
 
 def altered(connection: sqlite3.Connection, *, closed: bool) -> str:
-    """The trigger, index or table that was changed or added; empty if everything is as it was made.
+    """The trigger, index or table that was changed or added; empty if none was.
 
-    ``closed``: whether the segment must be sealed.
+    ``closed`` says that the segment must be sealed.
     """
     chained = form(connection)
     there, made = _objects(connection), _made(chained)
@@ -206,12 +206,12 @@ def _objects(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
 
 
 def carried(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """Attempts of older segments that had no end when this one was made; none in a file of version 1."""
+    """Attempts of older segments without an end when this one was made; none in a file of version 1."""
     return connection.execute("SELECT * FROM carried ORDER BY seq").fetchall() if _carries(connection) else []
 
 
 def signs(connection: sqlite3.Connection) -> bool:
-    """Whether a console that anchors made or sealed this file, whatever version it says: version 1 did not."""
+    """Whether a console that writes anchors made or sealed this file, whatever its version; version 1 wrote none."""
     return version(connection) > 1 or _carries(connection)
 
 
@@ -220,7 +220,7 @@ def _carries(connection: sqlite3.Connection) -> bool:
 
 
 def open_attempts(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """Attempts without an end: (seq, session, action, backend, target, request_id), those carried over first."""
+    """Attempts without an end, those carried over first: (seq, session, action, backend, target, request_id)."""
     columns = "seq, session, action, backend, target, request_id"
     unended = "NOT EXISTS (SELECT 1 FROM record e WHERE e.ref = a.seq AND e.kind IN ('outcome', 'unknown'))"
     found: list[tuple[Any, ...]] = []

@@ -1,7 +1,7 @@
-"""A sealed segment's summary: which of its blocks may have a text. A cache for the filter, and no evidence.
+"""A sealed segment's summary: which of its blocks may contain a text. It is a cache for the filter, not evidence.
 
-It can be lost at any time. It counts only while its signature by the anchors' key holds and the segment's file is
-the very one that was summarised, to the nanosecond of its last change; else every row is read, as without it.
+It can be lost at any time. It is used only if its signature by the anchors' key is valid and the segment's file is
+the one that was summarised, to the nanosecond of its last change. Otherwise every row is read, as without a summary.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 
 BLOCK = 1024
-"""Rows; 8 bytes of summary for each."""
+"""Rows of a block, with 8 bytes of summary for each."""
 
 _DOMAIN = b"sandbox-console/audit/grams/2\n"
 _MAC = 32
 _TICK_S = 0.02
-"""Longer than the kernel's clock of file times stands still, 10 ms at HZ=100."""
+"""Longer than a tick of the kernel's clock for file times, which is 10 ms at HZ=100."""
 
-_ROOM = 64 * 1024 * 1024  # a disk with less has no space for what can be done without
+_ROOM = 64 * 1024 * 1024  # a disk with less has no space for something optional
 
 SEARCHED = ("target", "body", "action")
-"""The columns that a filter by text looks at."""
+"""The columns that a filter by text searches."""
 
 Span = tuple[int, int]
 """The first and the last seq of rows to read."""
@@ -53,7 +53,7 @@ class _Head(Struct, frozen=True):
 
 
 def spans(layout: Layout, index: int, text: str) -> list[Span] | None:
-    """Where in a segment the text may be, newest first; None if every row must be read."""
+    """The spans of a segment where the text may be, newest first; None if every row must be read."""
     wanted = text_index.wanted(text)
     found = _read(layout, index) if wanted else None
     if found is None:
@@ -73,10 +73,10 @@ def there(layout: Layout, index: int) -> bool:
 
 
 def build(layout: Layout, index: int, stop: Callable[[], bool] = lambda: False) -> bool:
-    """Summarise a sealed segment, in half a second for 32 MiB; returns whether it did. ``stop`` ends it between blocks.
+    """Summarise a sealed segment, 32 MiB in half a second. Returns whether it did. ``stop`` ends it between blocks.
 
-    No writer is held up: a sealed segment does not change. Where two build the same, one leaves it to the other.
-    Raises OSError, sqlite3.Error.
+    No writer has to wait, because a sealed segment does not change. If two processes build one summary, one of them
+    leaves it to the other. Raises OSError, sqlite3.Error.
     """
     path = layout.summary(index)
     fresh = path.with_name(path.name + ".new")
@@ -104,7 +104,7 @@ def _made(layout: Layout, index: int, stop: Callable[[], bool]) -> bytes | None:
     before = _file(path)
     if before is None:
         return None
-    time.sleep(_TICK_S)  # a change in the tick of the one before it has the same time
+    time.sleep(_TICK_S)  # a change within one tick of another has an equal time
     with closing(segments.connect_frozen(path)) as db:
         if not schema.sealed(db):
             return None
@@ -132,7 +132,7 @@ def _read(layout: Layout, index: int) -> tuple[int, int, memoryview] | None:
     """The first and last row of a valid summary, and its blocks' bits."""
     try:
         content = layout.summary(index).read_bytes()
-        signed = memoryview(content)[:-_MAC]  # a copy of it would take as long as its signature
+        signed = memoryview(content)[:-_MAC]  # a copy would take as long as the signature
         if not hmac.compare_digest(_mac(layout, signed), content[-_MAC:]):
             return None
         end = content.index(b"\n")

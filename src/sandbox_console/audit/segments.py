@@ -1,4 +1,4 @@
-"""Segments: how one is opened, sealed and followed by the next, and how a damaged one is left behind."""
+"""Opens and seals segments, makes the next one, and leaves a damaged one behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_frozen(path: Path) -> sqlite3.Connection:
-    """A reading connection that needs no file beside the segment, for a disk that is too full for one.
+    """A reading connection that needs no other file beside the segment, for a disk that is too full for one.
 
     Raises sqlite3.Error if a WAL is left, because it would not see its rows.
     """
@@ -47,7 +47,7 @@ def connect_frozen(path: Path) -> sqlite3.Connection:
 
 
 def make(path: Path, head: schema.Head) -> None:
-    """Write a segment's whole file or nothing; a half-written file of a killed process is overwritten."""
+    """Write a segment's whole file or nothing. A half-written file of a killed process is overwritten."""
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, fresh.with_name(fresh.name + "-journal")):
         leftover.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def fingerprint(carried: Sequence[Sequence[Any]]) -> str:
 
 
 def leave_damaged(layout: Layout, index: int, problem: str, anchors: Anchors) -> None:
-    """Leave a damaged segment where it is and begin the next one at the last anchor, or after what can be read."""
+    """Leave a damaged segment where it is, and begin the next one at the last anchor or after what can be read."""
     anchor = anchors.last()
     readable = _readable_place(layout.segment(index))
     last = max(readable[0] if readable else 0, anchor.seq if anchor else 0)
@@ -109,7 +109,7 @@ def garbage(db: sqlite3.Connection, path: Path) -> str:
 def damage(db: sqlite3.Connection, *, indexes: bool = False) -> str:
     """What SQLite finds wrong with the file; empty if it is sound.
 
-    ``indexes``: whether each row is in each of its indexes as well, which takes 33 to 75 % longer.
+    With ``indexes``, check also that each row is in each of its indexes, which takes 33 to 75 % longer.
     """
     try:
         [found] = db.execute(f"PRAGMA {'integrity' if indexes else 'quick'}_check(1)").fetchone()
@@ -136,7 +136,7 @@ def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
 def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[str, Any] | None, str]:
     """A manifest, and what is wrong with it; None if there is none.
 
-    ``unsigned`` takes one of the old form as it is where only the public key is there: it has a MAC and no signature.
+    ``unsigned`` accepts one of the old form, which has a MAC but no signature, if only the public key is available.
     """
     try:
         text = path.read_text()
@@ -156,7 +156,7 @@ def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[
 
 
 def _by_public_key(told: dict[str, Any], sig: object, by: PublicKey, *, unsigned: bool) -> bool:
-    if not sig:  # anybody may have written it: at least it has what is looked for
+    if not sig:  # anybody may have written it: at least it has the right form
         return unsigned and {"rows", "last_seq", "last_hash"} <= told.keys() and type(told["last_seq"]) is int
     return isinstance(sig, str) and by.holds(sig, sealed_text(told))
 

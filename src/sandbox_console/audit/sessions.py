@@ -1,4 +1,4 @@
-"""Sessions: each process holds a lock on a file of its own for as long as it lives."""
+"""Sessions: each process holds a lock on its own file for as long as it lives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Session:
-    """The session of the running process. The kernel frees the lock however the process dies."""
+    """The session of the running process. The kernel releases the lock however the process dies."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -21,11 +21,13 @@ class Session:
         self._fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         fresh.rename(self._path)  # locked first, so that nobody ever takes it for a dead one's
-        with suppress(OSError):  # the pid is for people; a full disk takes no byte more, and the lock is what counts
+        with suppress(
+            OSError
+        ):  # the pid is only for people; it cannot be written to a full disk, but only the lock matters
             os.write(self._fd, f"{os.getpid()}\n".encode())
 
     def close(self, *, clean: bool = True) -> None:
-        """Free the lock; a clean end also removes the file, so that nobody looks for attempts left open."""
+        """Release the lock. A clean end also removes the file, so that nobody looks for attempts left open."""
         if self._fd >= 0:
             if clean:
                 self._path.unlink(missing_ok=True)
@@ -34,7 +36,7 @@ class Session:
 
 
 def dead(folder: Path) -> Iterator[str]:
-    """The sessions whose process is gone and left its file."""
+    """The sessions whose process is gone but whose file is left."""
     for path in folder.glob("*.lock"):
         if not _alive(path):
             yield path.stem
@@ -52,7 +54,7 @@ def _alive(path: Path) -> bool:
     except FileNotFoundError:
         return True  # it ended cleanly just now
     except OSError:
-        return True  # another user's: not ours to judge
+        return True  # another user's, which we cannot judge
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

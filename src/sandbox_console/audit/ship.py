@@ -1,7 +1,7 @@
 """Ships the log to PostgreSQL. Each row arrives exactly once, keyed by (console_uuid, seq), even if one side dies.
 
-The local log stays the record; the table is a copy for many consoles. The cursor moves on after the server has
-committed; rows that were committed before a crash are sent again and recognised as known.
+The local log remains the record, and the table is a copy for many consoles. The cursor moves on after the server has
+committed. Rows that were committed before a crash are sent again and recognised as known.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS sandbox_console_audit (
     hash bytea NOT NULL, PRIMARY KEY (console_uuid, seq)
 )
 """
-"""What `init` makes. The user that ships needs INSERT on it and nothing else."""
+"""The table that `init` makes. The user that ships needs INSERT on it and nothing else."""
 
 _TYPES = ("bigint", "bigint", "text", "bigint", *("text",) * 7, "bigint", "text", "bytea", "bytea")
 _INSERT = (
@@ -43,7 +43,7 @@ _INSERT = (
 
 
 class ShipFailed(ConsoleError):
-    """The server did not take the rows; they stay in the log and are sent again."""
+    """The server did not accept the rows. They stay in the log and are sent again."""
 
     code = "ship"
 
@@ -55,7 +55,7 @@ async def init(dsn: str) -> None:
 
 
 async def ship(path: Path, dsn: str) -> int:
-    """Send the rows that were not sent yet; returns how many. Raises ShipFailed, AuditUnavailable, Unsupported."""
+    """Send the rows that were not sent yet. Returns how many. Raises ShipFailed, AuditUnavailable, Unsupported."""
     layout = Layout(path)
     console = await _console(layout)
     if not console:
@@ -72,7 +72,7 @@ async def ship(path: Path, dsn: str) -> int:
 
 
 class _Server:
-    """A connection; every problem with it is a ShipFailed that never shows the password."""
+    """A connection. Every problem with it is raised as a ShipFailed that never shows the password."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -108,7 +108,7 @@ class _Server:
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Rows as columns; PostgreSQL's text cannot contain NUL, and only a target can have one."""
+    """Rows as columns. PostgreSQL's text cannot contain NUL, which only a target can have."""
     return [[value.replace("\0", "\\0") if isinstance(value, str) else value for value in column]
             for column in zip(*rows, strict=True)]  # fmt: skip
 
@@ -119,13 +119,13 @@ async def _console(layout: Layout) -> str:
 
 
 def cursor(path: Path, console: str) -> int:
-    """The last seq that was sent; a lost or foreign cursor begins again, which sends nothing twice into the table."""
+    """The last seq that was sent. A lost or foreign cursor starts again, which puts nothing into the table twice."""
     whose, seq = place(path)
     return seq if whose == console else 0
 
 
 def place(path: Path) -> tuple[str, int]:
-    """Which log was shipped, and up to which seq."""
+    """The log that was shipped, and the last seq that was sent."""
     try:
         told = json.loads(path.read_text())
         return str(told["console"]), int(told["seq"])

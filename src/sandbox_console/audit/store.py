@@ -1,4 +1,4 @@
-"""The writing end of the log: an append is one function, under one lock. The journal runs it on a thread."""
+"""The writing end of the log. An append is one function under one lock, which the journal runs on a thread."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ URGENT_WORK = "stop, kill, pause, resume and egress deny still work and are reco
 
 
 class Store:
-    """One process's writing end of the log; every method runs on one thread and raises AuditUnavailable.
+    """One process's writing end of the log. Every method runs on one thread and raises AuditUnavailable.
 
-    Where the disk is full, what is urgent (`Draft.urgent`) goes into the reserve and from there into the
-    database as soon as there is room; nothing else is accepted until then.
+    If the disk is full, urgent rows (`Draft.urgent`) go into the reserve, and from there into the database as soon as
+    there is room. Nothing else is accepted until then.
     """
 
     def __init__(
         self, layout: Layout, keep: Keep, actor: str, session: str, waits: Callable[[str], None] = lambda _: None
     ) -> None:
-        """``waits`` is called with words on what an append is waiting for."""
+        """``waits`` is called with a text that says what an append is waiting for."""
         self._layout, self._keep = layout, keep
         self._actor, self._session = actor, session
         self.sealed: list[int] = []  # by this process
@@ -62,30 +62,30 @@ class Store:
             raise
 
     def append(self, *drafts: Draft) -> list[int]:
-        """Commit rows in one transaction and return their seqs; if it raises, nothing was committed."""
+        """Commit rows in one transaction and return their seqs. If it raises, nothing was committed."""
         with self._lock.held():
             return self._append(drafts)
 
     def close_dead_sessions(self) -> int:
-        """End as unknown the attempts of sessions whose process is gone; returns how many."""
+        """End the attempts of sessions whose process is gone as unknown. Returns how many."""
         with self._lock.held():
             dead = set(sessions.dead(self._layout.sessions)) - {self._session}
             if not dead:
                 return 0
-            self._segment.follow()  # another console may have gone on to the next segment, and died there
+            self._segment.follow()  # another console may have begun the next segment and died there
             drafts = [
                 Draft(Kind.UNKNOWN, self._actor, self._session, row[2], row[3], row[4], row[0], row[5], Outcome.UNKNOWN,
                       body={"reason": "the console's process ended before it could record the outcome"})
                 for row in schema.open_attempts(self._segment.there()) if row[1] in dead
             ]  # fmt: skip
-            # Each is committed alone: the second of two drafts at once belongs to the first.
+            # Each is committed alone, because the second of two drafts in one append belongs to the first.
             for draft in drafts:
                 self._append([draft])
             sessions.forget(self._layout.sessions, dead)
             return len(drafts)
 
     def anchor(self, why: str) -> None:
-        """Sign the head now, unless it is signed already."""
+        """Sign the head now, unless it is already signed."""
         with self._lock.held():
             self._segment.follow()
             self._drain_if_free()
@@ -105,7 +105,9 @@ class Store:
         """Anchor, checkpoint and close under the lock, because closing the last connection checkpoints, too."""
         try:
             with self._lock.held():
-                with suppress(AuditUnavailable, sqlite3.Error):  # what cannot be signed now is signed by the next one
+                with suppress(
+                    AuditUnavailable, sqlite3.Error
+                ):  # what cannot be signed now is signed by the next console
                     self._segment.follow()
                     self._drain_if_free()
                     self._proof.anchor("session")
@@ -172,7 +174,7 @@ class Store:
         return made
 
     def _drain(self) -> None:
-        """Move the reserve's rows into the database; a crash between commit and clear leaves rows that are known."""
+        """Move the reserve's rows into the database. A crash between commit and clear leaves rows that are known."""
         if not self._reserve.holding:
             return
         if self._segment.room() < ROOM:
@@ -216,7 +218,7 @@ class Store:
         return row[chain.MAC :] == ((self._mac(row[chain.HASH]),) if self._mac else ())
 
     def _load_key(self) -> bool:
-        """Load the key; returns whether it is not the one from before, which is then recorded."""
+        """Load the key. Returns whether it is different from the one before, which is then recorded."""
         try:
             return self._keys.load()
         except FileNotFoundError:
@@ -230,7 +232,7 @@ class Store:
         self._commit(rows.chained([self._checkpoint(action, body)], rows.head(self._segment.there()), self._mac))
 
     def _keep_up(self, last: Row) -> None:
-        """The work after a commit. The rows are safe by now, so no problem here may reach the caller."""
+        """Do the work after a commit. The rows are safe by now, so no problem here may reach the caller."""
         with suppress(sqlite3.Error, OSError, AuditUnavailable):
             if self._proof.due(last[0]):
                 self._proof.anchor("count")
@@ -242,7 +244,7 @@ class Store:
                 self._rotate()
 
     def _rotate(self) -> None:
-        self._proof.miss_newest_anchor()  # a sealed segment takes no row that tells of it
+        self._proof.miss_newest_anchor()  # a sealed segment takes no row that would record it
         db = self._segment.there()
         draft = Draft(Kind.ROTATE, self._actor, self._session, "rotate", body={"next": self._segment.index + 1})
         try:
@@ -259,8 +261,10 @@ class Store:
         self.sealed.append(self._segment.index)
         self._segment.follow()
         if old := too_old(self._layout, self._keep, self._anchors):
-            # On record first: a segment that is missing without a row that tells of it was taken by somebody else.
+            # Recorded first: a segment that is missing without a row that says so was taken by somebody else.
             self._append([self._checkpoint("retention", {"removed": old})])
-            self._proof.anchor("retention")  # signed: by the public key too the row is known before anything is gone
+            self._proof.anchor(
+                "retention"
+            )  # signed, so that the row can be verified with the public key before anything is gone
             for told in old:
                 remove_segment(self._layout.segment(told["segment"]), self._keep.archive)

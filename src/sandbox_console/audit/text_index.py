@@ -1,7 +1,7 @@
 """An index of the text in a block of rows: its bits say "certainly not here" or "perhaps here".
 
-A piece is one to four bytes in a row. Every piece of a text is in a block's bits if the text is in the block, so
-that a block with one of them missing need not be read.
+A piece is one to four consecutive bytes. If a text is in a block, all its pieces are in the block's bits, so a block
+that lacks one of them need not be read.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from array import array
 from collections.abc import Iterable, Iterator
 
 BITS = 65521
-"""A prime; 500 actions have some 4,000 to 20,000 pieces."""
+"""A prime. 500 actions have about 4,000 to 20,000 pieces."""
 
 SIZE = (BITS + 7) // 8
 """Bytes of a block's bits."""
 
 _LONGEST = 4
 _TIMES = {1: 1, 2: 4, 3: 2, 4: 1}
-"""Bits for a piece of each length: a text of two letters has but one piece, and one bit is set by chance in a tenth
-to a quarter of all blocks."""
+"""Bits for a piece of each length. A text of two letters has only one piece, and one bit is set by chance in a tenth to
+a quarter of all blocks."""
 
 _ALL = b"\xff" * SIZE
 
@@ -29,7 +29,7 @@ def bits(texts: bytes) -> bytes:
     try:
         texts.decode()
     except UnicodeDecodeError:
-        return _ALL  # what SQLite takes damaged text for is its own affair: such a block is always read
+        return _ALL  # nobody knows how SQLite reads damaged text, so such a block is always read
     if not texts:
         return bytes(SIZE)
     made = bytearray(SIZE)
@@ -39,8 +39,8 @@ def bits(texts: bytes) -> bytes:
 
 
 def wanted(text: str) -> frozenset[int]:
-    """The bits that a block with this text has; none if any block may have it."""
-    # SQLite's LIKE ends a pattern at a NUL, and knows texts with lone surrogates as damaged ones.
+    """The bits that a block with this text has; none if any block may contain it."""
+    # SQLite's LIKE ends a pattern at a NUL, and treats texts with lone surrogates as damaged.
     try:
         folded = _folded(text.split("\0", 1)[0].encode())
     except UnicodeEncodeError:
@@ -61,12 +61,12 @@ def may_have(bits: memoryview, places: Iterable[int], start: int) -> bool:
 
 
 def _folded(text: bytes) -> bytes:
-    """As LIKE compares: A to Z as a to z, and nothing else of Unicode."""
+    """Fold as LIKE compares: A to Z equals a to z, and no other letters of Unicode are folded."""
     return text.lower()
 
 
 def _windows(texts: bytes) -> set[int]:
-    """Every four bytes in a row, as little-endian numbers; 35 ns a byte, half the time that a zip takes."""
+    """Every four consecutive bytes, as little-endian numbers. It takes 35 ns a byte, half the time of a zip."""
     found: set[int] = set()
     for start in range(_LONGEST):
         windows = array("I", texts[start : start + (len(texts) - start) // _LONGEST * _LONGEST])

@@ -27,12 +27,12 @@ BY_PUBLIC_KEY = (
 
 
 async def verify(path: Path, public: PublicKey | None = None, archive: Path | None = None) -> Verification:
-    """Walk the whole log. A segment that cannot be read is a problem of the log, not an error of the walk.
+    """Walk the whole log. A segment that cannot be read is reported as a problem and does not raise.
 
     ``public`` is for a machine that has a copy of the log but not its key, which is then not read.
-    ``archive`` has segments that the retention took: they are walked as if they were there.
-    Raises AuditUnavailable where the newest segment cannot be read at all, was written by a newer console, or where
-    something in the folder is no part of a log.
+    ``archive`` has segments that the retention moved; they are walked as if they were still there.
+    Raises AuditUnavailable if the newest segment cannot be read at all or was written by a newer console, or if
+    something in the folder does not belong to a log.
     """
     layout = Layout(path, archive)
     for place in (layout, *([Layout(archive / path.name)] if archive else [])):
@@ -40,7 +40,7 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
             hint = f"it was put there: look at it, then remove it from {place.folder}"
             raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
     anchors = Anchors(layout.anchors, layout.key)
-    # What vouches for rows is read first, the head before the anchors: what it names is there by now.
+    # What proves rows is read first, and the head before the anchors, so that what it names is there by now.
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
     signed, problem = anchors.read(public)
     shipped = ship.place(layout.cursor)  # the same
@@ -74,7 +74,7 @@ def _result(found: Found, signed: Sequence[Anchor], limits: tuple[str, ...]) -> 
 
 
 def _against_each_other(log: Log, indices: Sequence[int], signed: list[Anchor], found: Found) -> None:
-    """Whether segments are missing without a row that says so, or rows that an anchor names."""
+    """Check whether segments are missing without a row that says so, or rows that an anchor names."""
     gone = indices[0] - 1 if indices else 0
     if gone and gone not in found.retired and not log.layout.quarantine(gone).exists():
         found.fail(f"segment {gone} is missing, and no row says that retention removed it")
@@ -89,7 +89,7 @@ def _altered(found: Found) -> None:
 
 
 def _head(layout: Layout, keys: Keys) -> tuple[Head | None, str]:
-    """The head; read again if a writer may have been in the middle of it."""
+    """The head. It is read again if a writer may have been in the middle of writing it."""
     for _ in range(5):
         head, problem = HeadFile(layout.head, keys).read()
         if not problem:
@@ -118,7 +118,7 @@ def _against_anchors(log: Log, signed: list[Anchor], found: Found) -> None:
 
 
 def _against_head(log: Log, head: Head | None, problem: str, signed: list[Anchor], found: Found) -> None:
-    """The head may be behind the log, if a console died between the two, but never ahead of it."""
+    """Check the head: it may be behind the log, if a console died between the two writes, but never ahead of it."""
     end = max(found.last, found.waiting)
     if problem or (head is None and found.form > 1 and found.rows):
         found.fail(problem or f"{log.layout.head.name} is missing, though this log has one")
@@ -133,7 +133,7 @@ def _against_head(log: Log, head: Head | None, problem: str, signed: list[Anchor
 
 
 def _against_gap(last: Anchor | None, found: Found) -> None:
-    """``last`` is read after the walk: others write meanwhile, and sign every so many rows under the same lock."""
+    """``last`` is read after the walk, because others write meanwhile and sign at intervals under the log's lock."""
     if last and found.last - last.seq > 2 * ANCHOR_EVERY:
         found.fail(
             f"the anchors end at row {last.seq}, the log at row {found.last}: some are missing or could not be written"

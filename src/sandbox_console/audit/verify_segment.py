@@ -1,4 +1,4 @@
-"""Verifies one segment of the log: its rows, the tables that hold them, its manifest, and what it follows."""
+"""Verifies one segment of the log: its rows, its tables, its manifest, and how it follows the one before."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Found(Struct):
     warnings: list[str] = field(default_factory=list)
     retired: set[int] = field(default_factory=set)
     console: str = ""
-    signs: bool = False  # written by a console that anchors
+    signs: bool = False  # written by a console that writes anchors
     form: int = 1  # of the newest segment that was walked
-    forged: int | None = None  # the first row that the key did not authenticate
-    altered: list[str] = field(default_factory=list)  # what is wrong beside the rows
+    forged: int | None = None  # the first row that the key does not authenticate
+    altered: list[str] = field(default_factory=list)  # what is wrong apart from the rows
 
     def fail(self, problem: str, bad: int | None = None) -> None:
         """Keep the first problem."""
@@ -52,11 +52,11 @@ class Found(Struct):
 
 
 class Log(Struct, frozen=True):
-    """What is verified: where the log is, and the key or public key with which its signatures are checked."""
+    """What is verified: the log's place, and the key or public key with which its signatures are checked."""
 
     layout: Layout
     by: Check
-    signed: Mapping[int, str]  # hashes that something outside the database vouches for, by seq
+    signed: Mapping[int, str]  # hashes that something outside the database proves, by seq
 
     @property
     def mac(self) -> Callable[[bytes], bytes] | None:
@@ -65,7 +65,7 @@ class Log(Struct, frozen=True):
 
     @property
     def known(self) -> int:
-        """The last row that can explain what is missing; a public key proves no row after the last anchor."""
+        """The last row that can explain what is missing. A public key proves no row after the last anchor."""
         return max(self.signed, default=0) if isinstance(self.by, PublicKey) else 2**63 - 1
 
 
@@ -93,7 +93,7 @@ async def walk_segment(log: Log, index: int, found: Found, *, newest: bool) -> N
     if walked.went_back is not None:
         found.warnings.append(f"the clock went back before row {walked.went_back}; the order is that of the ids")
     if _left(log, index, found, newest=newest):
-        return  # the next segment's beginning tells of it
+        return  # the next segment's beginning reports it
     if walked.problem:
         found.fail(walked.problem, walked.bad)
     if told["damage"]:
@@ -104,7 +104,7 @@ async def walk_segment(log: Log, index: int, found: Found, *, newest: bool) -> N
 
 
 def _left(log: Log, index: int, found: Found, *, newest: bool = False) -> bool:
-    """Whether a console left the segment as damaged; a note of that which none signed is a problem itself."""
+    """Whether a console left the segment as damaged. A note of that without a valid signature is itself a problem."""
     left, problem = segments.read_signed(log.layout.quarantine(index), log.by)
     if problem:
         found.fail(problem)
@@ -117,7 +117,7 @@ def _note_altered(log: Log, index: int, told: Mapping[str, Any], found: Found) -
     opened = f"segment {index} was opened to be changed: "
     if told["altered"]:
         found.altered.append(opened + told["altered"])
-    # No console that signs none made a later form.
+    # Every console that made a later form signs.
     before, _ = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=found.form == 1)
     if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
         found.altered.append(opened + "its table carried is not as made")
@@ -162,7 +162,7 @@ def _walk(db: sqlite3.Connection, log: Log, index: int, found: Found, *, newest:
 
 
 def _older(db: sqlite3.Connection, log: Log, index: int, found: Found) -> str:
-    """Note the segment's form; it is a problem if it is older than an earlier one, which no console writes."""
+    """Note the segment's form. One older than that of an earlier segment is a problem, because no console writes it."""
     before, found.form = found.form, schema.form(db)
     if found.form < max(before, log.by.form if isinstance(log.by, Keys) else 1):
         return f"segment {index} is of an older form than this log has"
@@ -231,7 +231,7 @@ def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[s
 
 
 def walk_reserve(log: Log, found: Found) -> None:
-    """Check the rows that wait in the reserve. They follow the last row of the newest segment."""
+    """Check the rows waiting in the reserve. They follow the last row of the newest segment."""
     waiting = [row for row in Reserve(log.layout.reserve).rows() if row[0] > found.last]
     if waiting and not found.problem:
         walked = chain.walk(found.head, found.last, waiting, log.signed, found.form, log.mac)

@@ -1,1 +1,1 @@
-"""The command line: stdout is data, talk goes to stderr. Nothing heavy is imported until a verb runs."""
+"""The command line. Data goes to stdout, messages go to stderr. Nothing large is imported until a verb runs."""

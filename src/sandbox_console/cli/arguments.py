@@ -24,7 +24,7 @@ Verbs = Any  # argparse's own class for it is private
 
 @functools.cache
 def everywhere() -> argparse.ArgumentParser:
-    """``--help`` and these options as a parent of parsers: made for each of the 79 parsers they cost 9 ms."""
+    """``--help`` and these options as a parent of other parsers. Making them for each of the 79 parsers costs 9 ms."""
     parent = argparse.ArgumentParser()
     add_everywhere(parent)
     return parent
@@ -33,7 +33,7 @@ def everywhere() -> argparse.ArgumentParser:
 def add_everywhere(parser: argparse.ArgumentParser) -> None:
     """The options that may stand before the verb or after it."""
     group = parser.add_argument_group("everywhere")
-    keep = argparse.SUPPRESS  # so that one given before the verb is not undone by the verb's own default
+    keep = argparse.SUPPRESS  # so that the verb's own default does not undo an option given before the verb
     group.add_argument("--json", action="store_true", default=keep, help="JSON lines on stdout, errors as JSON")
     group.add_argument("--config", metavar="FILE", default=keep, help="the configuration file")
     group.add_argument("--backend", metavar="B", default=keep, help="only this backend (name or name/host)")

@@ -11,7 +11,7 @@ _Add = Callable[[Any, str, str], argparse.ArgumentParser]
 
 
 def add(verbs: Any, verb: _Add) -> None:
-    """All of them; ``verb`` adds one with the common options."""
+    """Add all of them. ``verb`` adds one with the common options."""
     _add_files(verbs, verb)
     _add_looks(verbs, verb)
     _add_incident(verbs, verb)

@@ -1,4 +1,4 @@
-"""The arguments of the verbs about this program: what works here, its tokens, and its servers."""
+"""The arguments of the verbs about this program: its checks, tokens and servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Add = Callable[[Any, str, str], argparse.ArgumentParser]
 
 
 def add(verbs: Any, verb: _Add) -> None:
-    """All of them; ``verb`` adds one with the common options."""
+    """Add all of them. ``verb`` adds one with the common options."""
     _add_machine(verbs, verb)
     _add_tokens(verbs, verb)
     _add_serve(verbs, verb)

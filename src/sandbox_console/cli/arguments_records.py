@@ -10,7 +10,7 @@ _Add = Callable[[Any, str, str], argparse.ArgumentParser]
 
 
 def add(verbs: Any, verb: _Add) -> None:
-    """All of them; ``verb`` adds one with the common options."""
+    """Add all of them. ``verb`` adds one with the common options."""
     _add_audit(verbs, verb)
     _add_secrets(verbs, verb)
     _add_egress(verbs, verb)

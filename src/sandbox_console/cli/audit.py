@@ -1,4 +1,4 @@
-"""``audit``: what is on record."""
+"""``audit``: shows and checks what is on record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.hostfs.walk import folder_at
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcome, Verification
 
-_PEM_MOST = 4096  # bytes of a public key's file that are looked at; one has 113
+_PEM_MOST = 4096  # the most bytes read of a public key's file; a key has 113
 _HEAD = ("ID", "TIME", "ACTOR", "ACTION", "SANDBOX", "OUTCOME", "ERROR")
 
 
@@ -140,11 +140,11 @@ async def _pem(name: str | None, ground: GuestFolders) -> bytes | None:
 
 
 def _refuse_guests(option: str, folder: Path, ground: GuestFolders) -> None:
-    """A database that a sandbox can change is not opened. Raises Conflict."""
+    """Refuse to open a database that a sandbox can change. Raises Conflict."""
     try:
         with folder_at(str(folder), ground) as found:
             root = found.root
-    except OSError:  # the walk over the log tells
+    except OSError:  # the walk over the log reports it
         return
     if root is not None:
         raise Conflict(
@@ -177,7 +177,7 @@ async def _verify(context: Context) -> int:
 
 
 def verification(found: Verification) -> dict[str, Any]:
-    """The verdict of a walk over the chain."""
+    """The result of a walk over the chain."""
     return {
         "ok": found.ok,
         "rows": found.rows,

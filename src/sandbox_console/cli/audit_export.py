@@ -1,4 +1,4 @@
-"""``audit export``, ``audit stats`` and ``audit ship``: the log for others."""
+"""``audit export``, ``audit stats`` and ``audit ship``: pass the log on to other programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def moment_of(context: Context, text: str | None) -> float | None:
 
 
 async def export(context: Context) -> int:
-    """Write the log, oldest row first; a file that is there is never overwritten, a part of one never left."""
+    """Write the log, oldest row first. An existing file is never overwritten, and a partial one is never left."""
     args = context.args
     try:
         after = whole(args.after)
@@ -39,7 +39,7 @@ async def export(context: Context) -> int:
 
 
 async def write_out(context: Context, console: Console, blocks: AsyncIterator[bytes]) -> None:
-    """Write to the new file that ``--output`` names, and say how much; to stdout without one."""
+    """Write to the new file that ``--output`` names and report the size, or write to stdout without it."""
     path = context.args.output
     if path is None:
         async for block in blocks:
@@ -50,7 +50,7 @@ async def write_out(context: Context, console: Console, blocks: AsyncIterator[by
 
 
 async def _to_file(path: str, blocks: AsyncIterator[bytes], ground: GuestFolders) -> int:
-    """Write a new file of mode 0600, whole or not at all; gives how many bytes. Raises Conflict, ConsoleError."""
+    """Write a new file of mode 0600, whole or not at all. Returns its size in bytes. Raises Conflict, ConsoleError."""
     try:
         made = await asyncio.to_thread(NewFile, path, ground)
     except FileExistsError:
@@ -94,7 +94,7 @@ async def stats(context: Context) -> int:
 
 
 async def ship(context: Context) -> int:
-    """Send new rows to the configured server, with ``--follow`` until Ctrl+C; a server that is away is tried again."""
+    """Send new rows to the configured server, with ``--follow`` until Ctrl+C. A server that is away is tried again."""
     async with context.open() as console:
         init = context.args.init
         while True:

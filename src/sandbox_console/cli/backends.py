@@ -1,4 +1,4 @@
-"""``backends``: each backend on each host, whether it answers, and what it can do, with the reason where it cannot."""
+"""``backends``: each backend on each host, whether it answers, and what it can do or why it cannot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD = ("BACKEND", "STATE", "VERSION", "CAN", "WHY NOT")
 
 
 async def backends(context: Context) -> int:
-    """A row for each; with ``--json`` an object, whose ``capabilities`` has every ability by name."""
+    """Print a row for each. With ``--json``, print an object whose ``capabilities`` has every ability by name."""
     rows: list[tuple[str, ...]] = []
     async with context.open() as console:
         for health in await console.health():
@@ -31,7 +31,7 @@ async def backends(context: Context) -> int:
 
 
 async def _known(console: Console, health: BackendHealth) -> Capabilities | None:
-    """What it can do; None where it cannot be asked."""
+    """What it can do; None if it cannot be queried."""
     try:
         return await console.capabilities(health.backend, health.host) if health.ok else None
     except ConsoleError:

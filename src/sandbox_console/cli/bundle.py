@@ -1,4 +1,4 @@
-"""``bundle``: make a file of evidence about sandboxes, or check one that somebody made."""
+"""``bundle``: makes a file of evidence about sandboxes, or checks one that somebody made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _READS = ("verify",)
 
 
 async def bundle(context: Context) -> int:
-    """With ``-o`` the words are NAMEs, so that a sandbox may be called ``verify``."""
+    """Make or check a bundle. With ``-o`` the words are NAMEs, so that a sandbox may be called ``verify``."""
     words = context.args.words
     if context.args.output is not None:
         return await _make(context)
@@ -40,7 +40,7 @@ async def bundle(context: Context) -> int:
 
 
 def opener(args: argparse.Namespace) -> Opener:
-    """What opens the bundle that the words name, for the app. Raises UsageError."""
+    """A function that opens the bundle that the words name, for the app. Raises UsageError."""
     if len(args.words) != 2:
         raise UsageError("bundle open takes one FILE", hint="sandbox-console bundle open FILE")
 
@@ -152,7 +152,7 @@ def _data(manifest: Manifest) -> dict[str, Any]:
 
 
 def _verify(context: Context, name: str) -> int:
-    """Check a file without a console: there need be none on this machine."""
+    """Check a file without a console, because there may be none on this machine."""
     ground = known_ground()
     try:
         key = context.args.public_key
@@ -167,7 +167,7 @@ def _verify(context: Context, name: str) -> int:
 
 @contextmanager
 def _bundle_file(name: str) -> Iterator[BinaryIO]:
-    """A bundle, to be read. Raises UsageError for what is no file or cannot be read."""
+    """Open a bundle for reading. Raises UsageError if it is not a file or cannot be read."""
     try:
         with opened(name, known_ground()) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

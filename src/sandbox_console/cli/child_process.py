@@ -12,18 +12,18 @@ from typing import Any
 
 _ASKED_TO_END = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _END_S = 15.0
-"""How long a command that is told to end may take to undo what it has half made."""
+"""How long a command may take to undo unfinished work after it has been signalled to end."""
 
 
 @contextlib.contextmanager
 def running(words: Sequence[str], **pipes: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``sandbox-console WORDS``; whatever ends the block, the command is asked to end, and awaited."""
+    """Run ``sandbox-console WORDS``. Whatever ends the block, the command is signalled to end, and awaited."""
     process: subprocess.Popen[bytes] | None = None
     try:
         with _held():  # a signal between the fork and the assignment would lose sight of the child
-            # -P: the folder that one happens to be in may be a sandbox's, and its modules are not ours to import.
+            # -P: the current folder may belong to a sandbox, and its modules must not be imported.
             command = [sys.executable, "-P", "-m", "sandbox_console", *words]
-            env = os.environ | {"SANDBOX_CONSOLE_SERVER": "off"}  # what we run leaves nothing behind
+            env = os.environ | {"SANDBOX_CONSOLE_SERVER": "off"}  # a command that we run leaves no server behind
             process = subprocess.Popen(command, env=env, preexec_fn=_release, **pipes)  # noqa: PLW1509 - no other thread
         yield process
     finally:
@@ -45,7 +45,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _held() -> Iterator[None]:
-    """Signals that ask for the end wait until the block is over."""
+    """Hold signals that end the process until the block is over."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED_TO_END)
     try:
         yield

@@ -13,21 +13,21 @@ from collections.abc import Iterator
 from sandbox_console.cli import parser
 
 LIST_S = 1.0
-"""How long the list of sandboxes may take before a Tab goes without it: names are then those last seen."""
+"""How long the list of sandboxes may take before a Tab does without it and uses the names that were last seen."""
 
 _PLAIN = re.compile(r"[\w.@%+=:,/-]+")
 _COMMAND = "sandbox-console"
 
 
 def shell_code(shell: str) -> str:
-    """What a shell reads to complete the command."""
+    """The code that a shell reads to complete the command."""
     from argcomplete.shell_integration import shellcode
 
     return str(shellcode([_COMMAND], shell=shell)).strip() + "\n"
 
 
 def complete() -> None:
-    """Answer a shell's question, which is in the environment, and exit. Nothing is changed and nothing recorded."""
+    """Answer a shell's request for completions, which is in the environment, and exit. Changes and records nothing."""
     import argcomplete
 
     root = parser.build()
@@ -66,7 +66,7 @@ def _labels(prefix: str, **_: object) -> list[str]:
 
 
 def _listed(template: str) -> list[str] | None:
-    """A line a sandbox; None in place of a late list. What a name may hold that a shell would act on is left out."""
+    """One line per sandbox; None if the list is late. Characters of a name that a shell would act on are left out."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("_ARGCOMPLETE", "COMP_"))}
     command = [sys.executable, "-P", "-m", "sandbox_console", "ls", "--all", "--format", template]
     try:

@@ -1,4 +1,4 @@
-"""What a verb gets: its arguments, a way to open a console, and where data and messages go."""
+"""The context of a verb: its arguments, a way to open a console, and where data and messages go."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console, open_console
 
 ID_SHOWN = 12
-"""How much of an id ``ls`` shows."""
+"""The number of an id's characters that ``ls`` shows."""
 
 Opener = Callable[..., AbstractAsyncContextManager[Console]]
 
 
 class OutputClosed(Exception):
-    """Whoever read our output has gone, as ``| head`` does."""
+    """The reader of our output is gone, as with ``| head``."""
 
 
 class OutputFailed(ConsoleError):
-    """Our output cannot be written, as on a full disk."""
+    """Our output cannot be written, for example to a full disk."""
 
 
 class Sink:
-    """A stream of bytes, written whole and at once."""
+    """A stream of bytes. Each write is complete and immediate."""
 
     def __init__(self, file: BinaryIO, *, tty: bool) -> None:
         self._file = file
         self.tty = tty
 
     def pipe(self) -> int | None:
-        """The file descriptor where it is a pipe, whose reader may go."""
+        """The file descriptor if it is a pipe, whose reader may go away."""
         try:
             fd = self._file.fileno()
             return fd if stat.S_ISFIFO(os.fstat(fd).st_mode) else None
@@ -57,7 +57,7 @@ class Sink:
         left = memoryview(what)
         try:
             while left:
-                # Unbuffered (PYTHONUNBUFFERED) a write may be short, and None where the pipe is non-blocking and full.
+                # Unbuffered (PYTHONUNBUFFERED), a write may be short, and None if the pipe is non-blocking and full.
                 written: int | None = self._file.write(left)
                 left = left[written or 0 :]
                 if written is None:
@@ -69,7 +69,7 @@ class Sink:
             raise OutputFailed(f"the output cannot be written: {error.strerror}") from error
 
     async def stream(self, what: bytes) -> None:
-        """Write much, off the event loop: a slow reader holds the guest back, not the loop."""
+        """Write large data off the event loop, so that a slow reader delays the guest and not the loop."""
         await asyncio.to_thread(self.write, what)
 
     def line(self, text: str) -> None:
@@ -78,7 +78,7 @@ class Sink:
 
 
 class Streams(Struct):
-    """Standard input's file descriptor (None: nothing to read), standard output and standard error."""
+    """The file descriptor of standard input (None if there is nothing to read), standard output and standard error."""
 
     out: Sink
     err: Sink
@@ -86,7 +86,7 @@ class Streams(Struct):
 
     @classmethod
     def standard(cls) -> Streams:
-        """Those of the process."""
+        """The streams of this process."""
         try:
             stdin: int | None = sys.stdin.fileno()
         except (AttributeError, OSError, ValueError):  # none, not a file, or closed
@@ -95,7 +95,7 @@ class Streams(Struct):
 
 
 def _sink(file: TextIO | None) -> Sink:
-    """Started with it closed (``>&-``), Python has None in its place: what is said then goes nowhere."""
+    """A sink for a stream. If it was closed at the start (``>&-``), Python has None for it, and output goes nowhere."""
     if file is None:
         return Sink(open(os.devnull, "wb"), tty=False)  # noqa: PTH123 - for as long as the process lives
     return Sink(file.buffer, tty=file.isatty())
@@ -117,17 +117,17 @@ class Context(Struct):
 
     @property
     def backend(self) -> tuple[str, str]:
-        """``--backend`` as (name, host), each empty where not given."""
+        """``--backend`` as (name, host); each is empty if not given."""
         name, _, host = self.args.backend.partition("/")
         return name, host
 
     def open(self) -> AbstractAsyncContextManager[Console]:
-        """A console as the common options ask for it."""
+        """A console as the common options request it."""
         file = Path(self.args.config) if self.args.config else None
         return self.opener(config_file=file, read_only=self.args.read_only, only_backend=self.args.backend)
 
     def consent(self, id: str = "") -> Consent:
-        """What the caller has agreed to, for the sandbox with this id: ``--confirm`` takes it as ``ls`` shows it."""
+        """What the caller has agreed to for the sandbox with this id. ``--confirm`` takes the id as ``ls`` shows it."""
         given = self.args.confirm
         meant = any(id.startswith(word) and len(word) >= ID_SHOWN for word in given)
         return Consent(self.args.yes, id if id in given or meant else given[0] if given else "")
@@ -146,12 +146,12 @@ class Context(Struct):
             self.streams.out.line(row)
 
     def say(self, text: str) -> None:
-        """Talk: to standard error, cleaned; nothing with ``--json``, where standard error is for errors."""
+        """Print a message on standard error, cleaned. With ``--json``, which keeps that for errors, print nothing."""
         if not self.json:
             self.streams.err.line(clean(text))
 
     def fail(self, error: ConsoleError, name: str = "") -> int:
-        """Tell of an error; gives its exit code, and the first one becomes the verb's."""
+        """Report an error. Returns its exit code; the first one becomes the verb's."""
         add_next_step(error, self.args)
         print_error(self.streams.err, error, as_json=self.json, name=name)
         self.failures.append(error.exit_code)
@@ -159,12 +159,12 @@ class Context(Struct):
 
     @property
     def code(self) -> int:
-        """The exit code: of the first failure."""
+        """The exit code, which is that of the first failure."""
         return self.failures[0] if self.failures else 0
 
 
 def print_error(err: Sink, error: ConsoleError, *, as_json: bool, name: str = "") -> None:
-    """Print an error: ``error: ...`` and ``hint: ...``, or one JSON object; on standard error in both cases."""
+    """Print an error on standard error: ``error: ...`` and ``hint: ...``, or one JSON object."""
     if as_json:
         err.line(json_output.line(error.as_dict() | ({"name": name} if name else {})))
         return

@@ -1,4 +1,4 @@
-"""``create``."""
+"""``create``: makes a sandbox and starts it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sandbox_console.service import ActionResult, Allow, Ask, Console, Deny, Ope
 
 
 async def create(context: Context) -> int:
-    """Make a sandbox and start it; prints its name, or with ``--json`` the sandbox and the row's id."""
+    """Make a sandbox and start it. Prints its name, or with ``--json`` the sandbox and the row's id."""
     args = context.args
     spec = None if args.file else _by_options(context)
     async with context.open() as console:
@@ -44,7 +44,7 @@ async def create(context: Context) -> int:
 
 
 async def schema(context: Context) -> int:
-    """Print the JSON Schema of a spec file: indented, or with ``--json`` as one line."""
+    """Print the JSON Schema of a spec file, indented, or with ``--json`` on one line."""
     if context.json:
         context.record(spec_schema())
     else:
@@ -69,7 +69,7 @@ async def place(context: Context, console: Console) -> tuple[str, str]:
 
 
 async def follow(context: Context, operation: Operation) -> ActionResult:
-    """Tell an operation's progress and give its result; when this is cancelled, so is the operation."""
+    """Report an operation's progress and return its result. Cancelling this cancels the operation."""
     telling = asyncio.ensure_future(_progress(context, operation))
     try:
         return await operation.result()

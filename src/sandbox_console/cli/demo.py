@@ -1,8 +1,8 @@
-"""``demo``: real sandboxes on the best backend here, then the TUI on them; without a terminal a printed tour.
+"""``demo``: starts real sandboxes on the best backend here and shows them in the TUI, or without a terminal in a tour.
 
-Without SANDBOX_CONSOLE_HOME a demo has a home of its own, removed with its sandboxes: the user's audit log and
-configuration are left alone, and two demos do not see each other. With ``--keep`` it is the user's, so that
-``sandbox-console ls`` finds them afterwards.
+Without SANDBOX_CONSOLE_HOME, a demo has its own home, which is removed with its sandboxes: the user's audit log and
+configuration are left alone, and two demos do not see each other. With ``--keep`` it uses the user's home, so that
+``sandbox-console ls`` finds the sandboxes afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RUN = "demo-run"
 _HOME = "SANDBOX_CONSOLE_HOME"
 _CONFIG = "SANDBOX_CONSOLE_CONFIG"
 _LIFE_S = 4 * 3600.0
-"""A demo that was killed hard leaves sandboxes that end by themselves after this, where the backend can."""
+"""The lifetime of the sandboxes, if the backend has lifetimes, so that those of a killed demo end by themselves."""
 
 _CHAT = """
 i=0
@@ -50,12 +50,12 @@ done
 """
 _FAIL = "echo 'loading the job'; sleep 4; echo 'error: no job was found' >&2; exit 3"
 _ROLES = {"failing": _FAIL, "idle": "echo 'waiting for work'; exec sleep 1000000", "chatty": _CHAT}
-"""The newest is first in the list and under the cursor: one whose log goes on."""
+"""The newest is first in the list and under the cursor, so it is one whose log goes on."""
 _IMAGES_TRIED = 8
 
 
 class _Ended(Exception):
-    """A signal asks for the end."""
+    """A signal requested the end."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -63,7 +63,7 @@ class _Ended(Exception):
 
 
 def demo(args: argparse.Namespace, streams: Streams | None = None) -> int:
-    """Make them, show them, remove them: also on SIGINT, SIGTERM and SIGHUP. Gives the TUI's or the tour's code."""
+    """Make sandboxes, show them, and remove them even on SIGINT, SIGTERM and SIGHUP. Returns the exit code."""
     context = Context(args, streams or Streams.standard())
     made: list[Made] = []
     run = secrets.token_hex(2)
@@ -90,7 +90,7 @@ def _show(context: Context, ref: SandboxRef, image: str) -> int:
 
 
 def _tui(context: Context) -> int:
-    """The TUI in a process of its own: whatever becomes of it, the sandboxes are removed."""
+    """Run the TUI in its own process, so that the sandboxes are removed whatever happens to it."""
     args = context.args
     with child_process.running(["--read-only"] if args.read_only else []) as process:
         return process.wait()
@@ -113,7 +113,7 @@ async def _make(context: Context, run: str, made: list[Made]) -> None:
 
 
 async def _targets(context: Context, console: Console) -> list[tuple[str, str]]:
-    """Bubblewrap where it works, and Docker beside it where it has an image."""
+    """Bubblewrap if it works, and also Docker if it has an image."""
     found = [key for key in await console.targets() if context.backend[0] in ("", key[0])]
     found = [key for key in found if key[0] in ("bubblewrap", "docker")]
     if not found:
@@ -123,7 +123,7 @@ async def _targets(context: Context, console: Console) -> list[tuple[str, str]]:
 
 
 async def _images(console: Console, backend: str, host: str) -> list[str]:
-    """What to make them of: the smallest images first, for one of them has a shell."""
+    """The images to make sandboxes from, the smallest first: one of them will have a shell."""
     if backend == "bubblewrap":
         return ["host"]
     try:
@@ -137,7 +137,7 @@ async def _images(console: Console, backend: str, host: str) -> list[str]:
 async def _make_one(
     console: Console, place: tuple[str, str], spec: SandboxSpec, images: list[str], made: list[Made]
 ) -> None:
-    """Make one of the first image that works; the others are then left out for those that follow."""
+    """Make one from the first image that works. The images that failed are left out for the following sandboxes."""
     capabilities = await console.capabilities(*place)
     life = _LIFE_S if capabilities.has(Capability.MAX_DURATION) else None
     while images:
@@ -166,7 +166,7 @@ def _end(context: Context, run: str, made: list[Made]) -> None:
 
 
 async def _remove(context: Context, run: str, refs: set[SandboxRef]) -> list[ConsoleError | None]:
-    """Remove those known to be made, and those of this run that a signal came too early for us to know of."""
+    """Remove the sandboxes known to be made, and those of this run that a signal kept us from learning about."""
 
     async def one(console: Console, ref: SandboxRef) -> ConsoleError | None:
         try:
@@ -211,7 +211,7 @@ def _signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """A second Ctrl+C must not leave half of them behind."""
+    """Ignore signals, so that a second Ctrl+C does not leave half of the sandboxes behind."""
     before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

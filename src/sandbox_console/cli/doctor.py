@@ -1,4 +1,4 @@
-"""``doctor``: what works here, what does not, and what to do about it."""
+"""``doctor``: reports what works here, what does not, and what to do about it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from sandbox_console.version import __version__
 
 _LEAST = (80, 24)
 _LEAST_ROOM = 1 << 20
-"""Bytes: with less than that the next actions may be the last, for a database that grows and has a log beside it."""
+"""Bytes: with less, the next actions may be the last, because the database and the log beside it grow."""
 
 _NO_ROOM = 1 << 16
-"""Bytes: with less than that no action can be recorded; with 508 KiB some hundred can."""
+"""Bytes: with less, no action can be recorded; with 508 KiB a few hundred can."""
 
 
 class Finding(Struct, frozen=True):
-    """One thing looked at. ``state`` is ok, warning or problem."""
+    """The result of one check. ``state`` is ok, warning or problem."""
 
     what: str
     state: str
@@ -40,7 +40,7 @@ class Finding(Struct, frozen=True):
 
 
 async def doctor(context: Context) -> int:
-    """Look at everything. Exit 1 only where nothing works: no backend answers, or no action could be recorded."""
+    """Check everything. Exits 1 only if nothing works: no backend answers, or no action could be recorded."""
     findings = [_python(), *_config(context), _state_dir(context), _terminal(context), _server()]
     works = False
     try:
@@ -138,7 +138,7 @@ async def _audit(console: Console) -> list[Finding]:
 
 
 def _room(path: Path) -> Finding:
-    """An open log on a full disk takes nothing but emergencies."""
+    """Check the free space: an open log on a full disk accepts only emergencies."""
     disk = os.statvfs(path.parent)
     free = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
     if free >= _LEAST_ROOM:

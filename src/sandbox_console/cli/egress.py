@@ -1,4 +1,4 @@
-"""``egress``: what sandboxes may reach and what they tried, and changing it while they run."""
+"""``egress``: shows what sandboxes may reach and what they tried, and changes the rules while they run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def egress(context: Context) -> int:
                 return await verbs[what](context, console, found)
 
 
-# Seeing
+# Reading
 
 
 async def _show(context: Context, console: Console, found: Sandbox) -> int:
@@ -96,13 +96,13 @@ async def _feed(context: Context, console: Console) -> int:
 
 
 def _tell_silent(context: Context, console: Console) -> Callable[[Sequence[BackendHealth]], None]:
-    """Warns of hosts that did not answer: what their sandboxes were denied is not in the list."""
+    """A function that warns of hosts that did not answer, whose sandboxes' denials are missing from the list."""
     asked = context.backend[0]
     return lambda healths: warn_of_the_silent(context, console, [one for one in healths if asked in ("", one.backend)])
 
 
 def _tell_unread(context: Context) -> Callable[[Sandbox, ConsoleError | None], None]:
-    """Tells once of each sandbox whose records cannot be read: that is no list of nothing."""
+    """A function that reports each sandbox whose records cannot be read once, because that is not an empty list."""
     told: set[SandboxRef] = set()
 
     def tell(sandbox: Sandbox, error: ConsoleError | None) -> None:
@@ -203,7 +203,7 @@ async def _change(context: Context, console: Console, found: Sandbox) -> int:
 
 
 def _opened(context: Context, console: Console, result: ActionResult) -> Sequence[str]:
-    """What was asked to be allowed, else what is open because a denial is gone."""
+    """The patterns that were requested to be allowed, or else those that are open because a denial is gone."""
     if context.args.what == "allow":
         return list(context.args.hosts)
     before, after = (
@@ -234,7 +234,7 @@ def _seconds(text: str) -> float:
 
 
 def _tell(context: Context, found: Sandbox, result: ActionResult, began: float) -> int:
-    """What was changed on stdout, as of when it was asked; exit 1 where the gateway does not go by it."""
+    """Print what was changed, as of the time of the request. Returns exit code 1 if the gateway does not apply it."""
     before, after = _texts(result.details["before"], began), _texts(result.details["after"], began)
     if not context.json:
         lines = [f"- {text}" for text in before if text not in after] + [

@@ -1,4 +1,4 @@
-"""``egress test`` and ``egress replay``: what the rules in force, or other rules, would decide about a host."""
+"""``egress test`` and ``egress replay``: show what the current rules, or other rules, would decide about a host."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sandbox_console.service import Console, Replayed, read_draft
 
 
 def time_left(rule: EgressRule, now: float) -> str:
-    """How long a rule still holds, in words; ``now`` in Unix seconds."""
+    """How long a rule remains valid, in words; ``now`` is in Unix seconds."""
     return "for good" if rule.until is None else duration(rule.until - now)
 
 
 async def test(context: Context, console: Console, found: Sandbox) -> int:
-    """Whether a host could be reached now, and by which rule; exit 1 where it could not."""
+    """Print whether a host could be reached now, and by which rule. Returns exit code 1 if it could not."""
     host, port = split_target(context.args.host)
     said, rule = await console.egress.explain(found.ref, host, port)
     told = {"allowed": said.allowed, "reason": said.reason, "rule": said.rule, "hint": said.hint}
@@ -42,7 +42,7 @@ async def test(context: Context, console: Console, found: Sandbox) -> int:
 
 
 def split_target(text: str) -> tuple[str, int]:
-    """HOST or HOST:PORT; without a port 443. Raises UsageError."""
+    """Read HOST or HOST:PORT; the default port is 443. Raises UsageError."""
     if not text.strip():
         raise UsageError("a host is needed, and '' is none", hint="write example.com, or example.com:8443")
     if "://" in text:
@@ -59,7 +59,7 @@ def split_target(text: str) -> tuple[str, int]:
 
 
 async def replay(context: Context, console: Console, found: Sandbox) -> int:
-    """What a draft would newly deny or allow; exit 1 where it would deny what was allowed."""
+    """Print what a draft would newly deny or allow. Returns exit code 1 if it would deny what was allowed."""
     ground = await console.ground() if context.args.policy or context.args.draft else NOBODYS
     rules = [*_draft(context, ground), *await _draft_lines(context, console, found, ground)]
     if not rules:
@@ -93,7 +93,7 @@ def _draft(context: Context, ground: GuestFolders) -> Sequence[EgressRule]:
 async def _draft_lines(
     context: Context, console: Console, found: Sandbox, ground: GuestFolders
 ) -> Sequence[EgressRule]:
-    """The rules of ``--draft``, where a line may name one in force with its time. Raises InvalidSpec by line."""
+    """The rules of ``--draft``. A line may name a current rule with its time. Raises InvalidSpec by line."""
     if not context.args.draft:
         return []
     text = await asyncio.to_thread(read_text, context.args.draft, ground)
@@ -105,7 +105,7 @@ async def _draft_lines(
 
 
 def _patterns(values: Mapping[str, Any], name: str) -> Iterable[str]:
-    """``egress`` of a spec, or of the ``[policy]`` table of a configuration."""
+    """The patterns in ``egress`` of a spec, or of the ``[policy]`` table of a configuration."""
     table = values["policy"] if isinstance(values.get("policy"), Mapping) else values
     found = table.get("egress")
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):

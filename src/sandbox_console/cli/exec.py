@@ -21,24 +21,24 @@ from sandbox_console.model.text import LINE_CAP, clean
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
 _UNRUNNABLE = {126: "it exists, but cannot be run (126)", 127: "not found (127)"}
-"""What is said of a command that could not be run, where nothing else was said: a shell says it itself."""
+"""The message for a command that could not be run, if there was no other message: a shell prints one itself."""
 
-_BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z|\r\Z")  # what the next chunk may turn into a colour or a line's end
+_BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z|\r\Z")  # the next chunk may turn this into a colour or a line's end
 
 
 async def exec_(context: Context) -> int:
-    """Run a command and give its exit code; 124 where ``--timeout`` ran out.
+    """Run a command and return its exit code, or 124 if ``--timeout`` ran out.
 
-    Standard input is passed on, unless it is a terminal: that is left alone, so that what is typed ahead is not
-    eaten. Output goes to a pipe or a file as it is, to a terminal cleaned; with ``--json`` as objects, and last
-    one with the exit code.
+    Standard input is passed on unless it is a terminal, which is left alone, so that text typed ahead is not lost.
+    Output goes to a pipe or a file unchanged, and to a terminal cleaned. With ``--json`` it is printed as objects, the
+    last of which has the exit code.
     """
     request = _request(context)
     async with context.open() as console:
         found = await find(context, console, context.args.name, changing=True)
         request = Exec(found.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
         output = Output(context)
-        # Whoever reads stdin is the operation, which ends that too: closing it here would meet it in the middle.
+        # The operation reads stdin and stops reading itself: closing it here would interrupt a read.
         io = ExecIO(chunks(context.streams.stdin), output.give)
         operation = console.perform(request, consent=context.consent(found.ref.id), io=io)
         output.on_closed = operation.cancel
@@ -59,7 +59,7 @@ async def exec_(context: Context) -> int:
 
 
 def say_without(context: Context, names: Sequence[str]) -> None:
-    """A word of the secrets that a sandbox was entered without."""
+    """Report the secrets that a sandbox was entered without."""
     if names:
         each = "it is" if len(names) == 1 else "they are"
         listed = ", ".join(names)
@@ -78,7 +78,7 @@ def _request(context: Context) -> Exec:
 
 
 async def result_of(operation: Operation, output: Output) -> ActionResult:
-    """Its result. Raises OutputClosed where it was ended because nobody reads our output."""
+    """The operation's result. Raises OutputClosed if it was ended because nobody reads our output."""
     try:
         return await operation.result()
     except asyncio.CancelledError:
@@ -88,7 +88,7 @@ async def result_of(operation: Operation, output: Output) -> ActionResult:
 
 
 class Output:
-    """The guest's output on its way to ours, each stream on its own."""
+    """Passes the guest's output on to ours, each stream separately."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -98,7 +98,7 @@ class Output:
         self.on_closed: Callable[[], None] = lambda: None
 
     async def give(self, stream: Stream, what: bytes) -> None:
-        """Pass a chunk on; where nobody reads any more the command is ended, as a broken pipe ends one here."""
+        """Pass a chunk on. If nobody reads any more, end the command, as a broken pipe ends a local one."""
         try:
             await self._give(stream, what)
         except OutputClosed:
@@ -119,7 +119,7 @@ class Output:
             await sink.stream(what)
 
     def end(self) -> None:
-        """Let out what waited for the rest of a character or of a line."""
+        """Print what waited for the rest of a character or of a line."""
         for stream, held in self._held.items():
             if held:
                 self._context.record({"stream": str(stream)} | json_output.payload(held))
@@ -128,9 +128,9 @@ class Output:
 
 
 async def attach(context: Context) -> int:
-    """Watch and feed the main process; its exit code where it ends meanwhile. Ctrl+C lets go and leaves it alone.
+    """Connect to the main process. Returns its exit code if it ends meanwhile. Ctrl+C detaches and leaves it running.
 
-    What it wrote before is in ``logs``. Standard input is passed on unless it is a terminal.
+    Its earlier output is in ``logs``. Standard input is passed on unless it is a terminal.
     """
     async with context.open() as console:
         found = await find(context, console, context.args.name, changing=True)
@@ -149,9 +149,9 @@ async def attach(context: Context) -> int:
 
 
 class LineCleaner:
-    """A guest's output made safe for a terminal, chunk by chunk.
+    """Makes a guest's output safe for a terminal, chunk by chunk.
 
-    Lines stay lines, tabs stay; all else that acts becomes visible. A half line is shown at once.
+    Line ends and tabs are kept; all other control characters are made visible. A partial line is shown at once.
     """
 
     def __init__(self, *, keep_sgr: bool) -> None:
@@ -160,14 +160,14 @@ class LineCleaner:
         self._held = ""
 
     def feed(self, data: bytes) -> bytes:
-        """Clean a chunk; the beginning of a colour or of a character waits for its end."""
+        """Clean a chunk. The beginning of a colour or of a character waits for its end."""
         text = self._held + self._decoder.decode(data)
         begun = _BEGUN.search(text, max(0, len(text) - 80))
         self._held = text[begun.start() :] if begun else ""
         return self._clean(text[: begun.start()] if begun else text)
 
     def flush(self) -> bytes:
-        """Clean what waited."""
+        """Clean what was held back."""
         text, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return self._clean(text)
 

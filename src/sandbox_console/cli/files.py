@@ -1,4 +1,4 @@
-"""``cp``: files and folders in and out of sandboxes, by the rules of docker cp."""
+"""``cp``: copies files and folders into and out of sandboxes, by the rules of docker cp."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HINT = "sandbox-console cp NAME:/PATH PATH, or cp PATH NAME:/PATH; - is a tar o
 
 
 class Words(Struct, frozen=True):
-    """The two operands: which sandbox, its path, the path here (``-``: a tar), and the direction."""
+    """The two operands: the sandbox, its path, the path here (``-`` is a tar), and the direction."""
 
     name: str
     inside: str
@@ -46,9 +46,9 @@ class Words(Struct, frozen=True):
 
 
 async def cp(context: Context) -> int:
-    """Copy. The guest's links lead nowhere but in the sandbox; what a sandbox made is unpacked here by strict rules.
+    """Copy. The guest's links lead only to places in the sandbox; what a sandbox made is unpacked here by strict rules.
 
-    Gives 1 where something was left out, which is named.
+    Returns 1 if something was left out, and names it.
     """
     words = operands(context.args)
     copy = _Copy(context, words)
@@ -64,7 +64,7 @@ async def cp(context: Context) -> int:
 
 
 def operands(args: argparse.Namespace) -> Words:
-    """Which of the two is a sandbox's; a path that begins with ``/`` or ``.`` is this machine's. Raises UsageError."""
+    """Find which operand is in a sandbox; one that begins with ``/`` or ``.`` is on this machine. Raises UsageError."""
     source, target = (_split(word) for word in (args.source, args.target))
     if source and target:
         raise UsageError("both paths are in a sandbox", hint="copy out, then in")
@@ -93,7 +93,7 @@ class _Copy:
         self._closed = False
 
     async def fetch(self, console: Console, found: Sandbox) -> ActionResult:
-        """Out of the sandbox."""
+        """Copy out of the sandbox."""
         path, here = self._words.inside, self._words.here
         contents = path.endswith("/.")
         path = path.rstrip("/") if path.strip("/") and not contents else path[:-2] if contents else path
@@ -116,7 +116,7 @@ class _Copy:
         return result
 
     async def send(self, console: Console, found: Sandbox) -> ActionResult:
-        """Into the sandbox."""
+        """Copy into the sandbox."""
         here = self._words.here
         if here == "-":
             if (fd := self._context.streams.stdin) is None or os.isatty(fd):
@@ -171,13 +171,13 @@ class _Copy:
         self.skipped.append(why)
 
     async def end(self) -> None:
-        """Leave no thread, no half copy, no half line."""
+        """End the copy, and leave no thread, no partial copy and no partial line."""
         if self._unpacker is not None:
             await self._unpacker.abandon()
         self._progress.end()
 
     def tell(self, found: Sandbox, result: ActionResult) -> int:
-        """What was copied, and what was not; gives the exit code."""
+        """Report what was copied and what was not. Returns the exit code."""
         words, context = self._words, self._context
         for why in self.skipped[:_SKIPPED_TOLD]:
             context.say(f"skipped: {why}")
@@ -194,7 +194,7 @@ class _Copy:
 
 
 async def _followed(console: Console, found: Sandbox, path: str) -> str:
-    """Where a link leads at last: by its folder's listing, as far as links go."""
+    """Where a link finally leads, according to the listings of folders, following all links."""
     for _ in range(40):  # as many as the kernel follows
         folder, name = posixpath.split(path)
         entry = next((one for one in await console.inside.list_dir(found.ref, folder or "/") if one.name == name), None)
@@ -205,12 +205,12 @@ async def _followed(console: Console, found: Sandbox, path: str) -> str:
 
 
 def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: GuestFolders, *, contents: bool) -> Found:
-    """Where the copy goes, by what is there. Raises UsageError, Conflict, NotFound."""
+    """Where the copy goes, depending on what exists there. Raises UsageError, Conflict, NotFound."""
     here = _found(word, ground)
     try:
         if here.is_folder:
             name = posixpath.basename(path)
-            if (contents or not name) and first.isdir():  # the root has no name: what is in it is meant
+            if (contents or not name) and first.isdir():  # the root has no name: its contents are meant
                 return here.again()
             return _inside_of(here, name, ground, follow=first.isdir())
         if first.isdir() and here.what is not None:
@@ -223,7 +223,7 @@ def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: GuestFolde
 
 
 def _found(word: str, ground: GuestFolders) -> Found:
-    """A path of this machine. Raises NotFound where its folder is not there, ConsoleError, Conflict."""
+    """A path on this machine. Raises NotFound if its folder does not exist, ConsoleError, Conflict."""
     try:
         return find(word, ground)
     except (FileNotFoundError, NotADirectoryError):
@@ -234,7 +234,7 @@ def _found(word: str, ground: GuestFolders) -> Found:
 
 
 def _inside_of(here: Found, name: str, ground: GuestFolders, *, follow: bool) -> Found:
-    """A name in a folder that is there; the operator's link in its place is followed for a folder."""
+    """A name in an existing folder. With ``follow``, the operator's own link to a folder is followed."""
     with here.folder.again() if here.name == "." else here.folder.enter(here.name, ground) as inner:
         found = inner.entry(name)
         if found.is_link and follow:
@@ -244,7 +244,7 @@ def _inside_of(here: Found, name: str, ground: GuestFolders, *, follow: bool) ->
 
 
 def _source(word: str, order: Order) -> Found:
-    """What is to be copied in. Raises NotFound, UsageError, ConsoleError, Conflict."""
+    """The source of a copy into a sandbox. Raises NotFound, UsageError, ConsoleError, Conflict."""
     try:
         found = find(word, order.ground, follow=order.follow or word.endswith(("/", "/.")))
     except (FileNotFoundError, NotADirectoryError):
@@ -261,7 +261,7 @@ def _source(word: str, order: Order) -> Found:
 
 
 async def _place_inside(console: Console, found: Sandbox, path: str, here: str, *, folder: bool) -> tuple[str, str]:
-    """The folder to unpack into, and the name there (empty: just what is in the folder)."""
+    """The folder to unpack into, and the name there (empty for only the folder's contents)."""
     own = (Path(here).resolve() if folder else Path(here)).name
     there = await _stat(console, found, path)
     if there is not None and there.kind is FileKind.DIRECTORY:
@@ -282,7 +282,7 @@ async def _stat(console: Console, found: Sandbox, path: str) -> FileInfo | None:
 
 
 class _Progress(Struct):
-    """Bytes so far on a terminal's stderr, five times a second."""
+    """Shows the bytes so far on a terminal's stderr, five times a second."""
 
     context: Context
     total: int | None = None
@@ -291,7 +291,7 @@ class _Progress(Struct):
     shown: float = 0.0
 
     def add(self, count: int) -> None:
-        """More has passed."""
+        """Count more bytes."""
         self.done += count
         now = time.monotonic()
         if self._wanted and now - self.shown >= _EVERY_S:
@@ -312,6 +312,6 @@ class _Progress(Struct):
         self.context.streams.err.write(f"\r\x1b[K{text}".encode())
 
     def end(self) -> None:
-        """The last line stays."""
+        """End the progress; the last line stays on screen."""
         if self.shown:
             self._write(self._text(time.monotonic()) + "\n")

@@ -13,7 +13,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def width(text: str) -> int:
-    """Columns that text takes: two for wide East Asian characters and emoji, none for combining ones."""
+    """The columns that a text takes: two for wide East Asian characters and emoji, none for combining ones."""
     if text.isascii():
         return len(text)
     return sum(_char_width(char) for char in text)
@@ -26,19 +26,19 @@ def _char_width(char: str) -> int:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of an aligned table; every cell is cleaned."""
+    """The lines of an aligned table. Every cell is cleaned."""
     return Columns(head).lines(rows)
 
 
 class Columns:
-    """A table that goes on: later rows are below the first, whose columns they keep where they fit."""
+    """A table that is printed in parts. Later rows keep the columns of the first where they fit."""
 
     def __init__(self, head: Sequence[str], *, header: bool = True) -> None:
         self._head: list[list[str]] = [list(head)] if header else []
         self._widths = [0] * len(head)
 
     def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
-        """The next rows, the first time below the head; every cell is cleaned."""
+        """The lines of the next rows, the first time with the head. Every cell is cleaned."""
         cells = [*self._head, *([clean(cell, cap=_CELL_CAP) for cell in row] for row in rows)]
         self._head = []
         for row in cells:
@@ -52,7 +52,7 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """``42s``, ``5m``, ``3h``, ``12d``; ``-`` where it is not known."""
+    """A duration like ``42s``, ``5m``, ``3h`` or ``12d``; ``-`` if it is not known."""
     if seconds is None:
         return "-"
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
@@ -62,7 +62,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(at: float | None) -> str:
-    """A time since the epoch as ISO 8601, UTC, to the second; ``-`` where it is not known."""
+    """A time since the epoch as ISO 8601, UTC, to the second; ``-`` if it is not known."""
     return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -73,7 +73,7 @@ def moment_ns(at_ns: int) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes as ``1.5 GiB``; ``-`` where it is not known."""
+    """Bytes like ``1.5 GiB``; ``-`` if not known."""
     if count is None:
         return "-"
     unit = 0

@@ -19,9 +19,9 @@ from sandbox_console.service import forward as held_forward
 
 
 async def forward(context: Context) -> int:
-    """Answer for ports of a sandbox, whatever its network; all of them or none. Prints each place once all answer.
+    """Forward ports of a sandbox, whatever its network; all of them or none. Prints each address once all are ready.
 
-    It goes on until it is interrupted or the sandbox ends, which is an error.
+    It goes on until it is interrupted or the sandbox ends. The latter is an error.
     """
     wanted = _wanted(context.args.ports)
     async with context.open() as console:
@@ -68,12 +68,12 @@ def _print(context: Context, found: Sandbox, one: HeldForward) -> None:
 
 
 async def _talk(context: Context, one: HeldForward) -> None:
-    """Tell what goes wrong with connections."""
+    """Report problems with connections."""
     announced = False
     async for text in one.operation.events():
         if announced:
             context.say(text)
-        announced = True  # the first is the place, which stands on stdout
+        announced = True  # the first is the address, which is on stdout
 
 
 async def _let_go(context: Context, held: Sequence[HeldForward]) -> None:

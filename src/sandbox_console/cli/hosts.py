@@ -14,10 +14,10 @@ Place = tuple[str, str]
 
 
 async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> list[Place]:
-    """The backends that answer and can do it, of those that ``--backend`` asks for; ``warn`` names the others.
+    """Those of the backends in ``--backend`` that answer and have the capability; ``warn`` names the others.
 
-    Raises UsageError for an unknown one, BackendUnreachable where all that could are silent, Unsupported with each
-    one's reason where none can.
+    Raises UsageError for an unknown one, BackendUnreachable if all that have it are silent, and Unsupported with each
+    one's reason if none has it.
     """
     name, host = context.backend
     asked = [one for one in await console.health() if name in ("", one.backend) and host in ("", one.host)]
@@ -42,14 +42,14 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
 
 
 async def only(context: Context, console: Console, capability: Capability) -> Place:
-    """The one backend to do it: the configured default where it can, else the only one. Raises UsageError."""
+    """The one backend to use: the configured default if it has the capability, else the only one. Raises UsageError."""
     found = await able(context, console, capability)
     default = [place for place in found if place[0] == console.config.backend]
     return one_place(default or found, str(capability))
 
 
 def one_place(found: Sequence[Place], what: str) -> Place:
-    """The only one. Raises UsageError that names them all."""
+    """The only place. Raises UsageError that names all of them if there are several."""
     if len(found) > 1:
         names = ", ".join("/".join(place) for place in found)
         raise UsageError(f"{what}: more than one backend has it: {names}", hint=f"--backend {'/'.join(found[0])}")

@@ -38,7 +38,7 @@ async def images(context: Context) -> int:
 
 
 async def _ls(context: Context, console: Console) -> None:
-    """Every image of every backend that has some; one that fails hides no other."""
+    """Print every image of every backend that has some. A backend that fails does not hide the others."""
     for backend, host in await able(context, console, Capability.IMAGES, warn=True):
         try:
             found = sorted(await console.inside.images(backend, host), key=lambda one: (not one.names, one.names))
@@ -53,7 +53,7 @@ async def _ls(context: Context, console: Console) -> None:
 
 
 def _rows(one: Image, now: float) -> list[tuple[str, ...]]:
-    """A line for each name."""
+    """One row for each name of an image."""
     age = duration(None if one.created_at is None else now - one.created_at)
     used = "-" if one.used_by is None else str(one.used_by)
     rest = (_short(one.id), size(one.size_bytes), age, used, f"{one.backend}/{one.host}")
@@ -77,7 +77,7 @@ async def _rm(context: Context, console: Console) -> None:
 
 
 async def _one(context: Context, console: Console, action: Action, name: str) -> None:
-    """One of several: a failure does not stop the others."""
+    """Do one of several actions. A failure does not stop the others."""
     try:
         result = await follow(context, console.perform(action, consent=context.consent()))
     except ConsoleError as error:
@@ -95,7 +95,7 @@ def _tell(context: Context, name: str, result: ActionResult) -> None:
 
 
 async def _prune(context: Context, console: Console) -> None:
-    """Remove images without a name; with ``--all`` each that no sandbox uses. ``--dry-run`` only tells which."""
+    """Remove images without a name, or with ``--all`` all unused images. ``--dry-run`` only shows them."""
     unused, dry = context.args.all, context.args.dry_run
     backend, host = await only(context, console, Capability.IMAGES)
     free = await console.inside.prunable_images(backend, host, unused=unused)
@@ -123,7 +123,7 @@ def _tell_pruned(context: Context, found: Prunable, told: dict[str, Any]) -> Non
 
 
 async def _load(context: Context, console: Console) -> None:
-    """An archive of ``images save``, from a file or stdin (``-``)."""
+    """Load an archive of ``images save``, from a file or stdin (``-``)."""
     path = context.args.file
     source = chunks(context.streams.stdin) if path == "-" else _file(path, await console.ground())
     backend, host = await only(context, console, Capability.IMAGE_FILES)
@@ -142,7 +142,7 @@ async def _file(path: str, ground: GuestFolders) -> AsyncIterator[bytes]:
 
 
 async def _save(context: Context, console: Console) -> None:
-    """To ``-o FILE``, which appears when it is whole, or to stdout."""
+    """Save to ``-o FILE``, which appears when it is complete, or to stdout."""
     out = context.args.output
     if out is None and context.streams.out.tty:
         raise UsageError("an archive cannot go to a terminal", hint="use -o FILE, or a pipe")
@@ -161,7 +161,7 @@ async def _save(context: Context, console: Console) -> None:
 
 
 class _Saved:
-    """An archive on its way: to stdout, or to a file beside its place until it is whole."""
+    """An archive that is being written to stdout, or to a temporary file beside its place until it is complete."""
 
     operation: Operation
 
@@ -174,7 +174,7 @@ class _Saved:
             raise ConsoleError(f"{place} cannot be made: {error.strerror}") from error
 
     async def give(self, _: Stream, chunk: bytes) -> None:
-        """Write on."""
+        """Write a chunk."""
         try:
             if self._made:
                 await asyncio.to_thread(self._made.file.write, chunk)
@@ -187,7 +187,7 @@ class _Saved:
             raise ConsoleError(f"{self._place} cannot be written: {error.strerror}") from error
 
     async def result(self, operation: Operation) -> ActionResult:
-        """The operation's. Raises OutputClosed where nobody reads our output."""
+        """The operation's result. Raises OutputClosed if nobody reads our output."""
         try:
             return await operation.result()
         except asyncio.CancelledError:
@@ -196,11 +196,11 @@ class _Saved:
             raise
 
     def keep(self) -> None:
-        """It is whole."""
+        """Put the complete file in its place."""
         if self._made and self._place:
             self._made.keep(self._name)
 
     def drop(self) -> None:
-        """What is left of a half one goes away."""
+        """Remove a partial file."""
         if self._made:
             self._made.drop()

@@ -1,4 +1,4 @@
-"""``why`` and ``timeline``: the cause of an end, and what happened around it."""
+"""``why`` and ``timeline``: show the cause of an end, and what happened around it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sandbox_console.service import DENIED_S, Cause, Span, cause, timeline
 
 
 async def incident(context: Context) -> int:
-    """Either of the two."""
+    """Run either of the two verbs."""
     return await (_why(context) if context.args.verb == "why" else _timeline(context))
 
 
@@ -38,7 +38,7 @@ async def _why(context: Context) -> int:
 
 
 def _sections(context: Context, found: Cause) -> Iterable[tuple[str, Sequence[str]]]:
-    """Headings and their lines; those without a line are left out."""
+    """Headings with their lines. Headings without a line are left out."""
     judged = found.verdict
     said = f"it is {found.sandbox.status}: it has not ended" if judged is None else judged.headline
     yield "Why" + ("" if judged is None or judged.sure else " (not sure)"), [said]

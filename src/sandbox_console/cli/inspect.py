@@ -1,4 +1,4 @@
-"""``top``, ``diff``, ``inspect``, ``events`` and ``port``: details of one sandbox."""
+"""``top``, ``diff``, ``inspect``, ``events`` and ``port``: show details of one sandbox."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _Look = Callable[[Context, Console, Sandbox], Awaitable[None]]
 _PORT = "port "
 
 _AFTER_S = 1e-6
-"""What comes behind the last thing told begins so much later: times are kept to the microsecond."""
+"""How much later than the last shown event the next request begins: times are kept to the microsecond."""
 
 
 async def inside(context: Context) -> int:
-    """Find the sandbox and look."""
+    """Find the sandbox and run the verb on it."""
     looks: dict[str, _Look] = {"top": _top, "diff": _diff, "inspect": _inspect, "events": _events, "port": _port}
     async with context.open() as console:
         found = await find(context, console, context.args.name, changing=False)
@@ -42,7 +42,7 @@ def _of(found: Sandbox) -> dict[str, Any]:
 
 
 async def _top(context: Context, console: Console, found: Sandbox) -> None:
-    """Processes, by their pids inside where those can be known."""
+    """Print the processes, with their pids inside the sandbox if those are known."""
     processes = await console.inside.processes(found.ref)
     if context.json:
         for one in processes:
@@ -64,7 +64,7 @@ def _process(one: GuestProcess) -> tuple[str, ...]:
 
 
 async def _diff(context: Context, console: Console, found: Sandbox) -> None:
-    """Paths that differ from the image: A added, C changed, D deleted."""
+    """Print the paths that differ from the image: A added, C changed, D deleted."""
     for change in await console.inside.changes(found.ref):
         if context.json:
             context.record(_of(found) | msgspec.to_builtins(change))
@@ -73,7 +73,7 @@ async def _diff(context: Context, console: Console, found: Sandbox) -> None:
 
 
 async def _inspect(context: Context, console: Console, found: Sandbox) -> None:
-    """The provider's own description; values of variables and secrets are masked."""
+    """Print the provider's own description, with the values of variables and secrets masked."""
     raw = await console.inside.raw(found.ref)
     if context.json:
         context.record(_of(found) | {"raw": raw})
@@ -83,7 +83,7 @@ async def _inspect(context: Context, console: Console, found: Sandbox) -> None:
 
 
 async def _events(context: Context, console: Console, found: Sandbox) -> None:
-    """What the backend says happened, oldest first; with ``--follow`` on and on, also when the backend comes back."""
+    """Print the backend's events, oldest first; with ``--follow`` go on, even after the backend was away."""
     args = context.args
     since = None if args.since is None else when(args.since, context.now())
     away = False
@@ -119,7 +119,7 @@ def _happening(one: Happening) -> str:
 
 
 async def _port(context: Context, console: Console, found: Sandbox) -> None:
-    """Ports of the sandbox, and where this or the engine's host answers for them."""
+    """Print the ports of the sandbox and the addresses at which this or the engine's host serves them."""
     facts = [fact for fact in (await console.inspect(found.ref)).effective if fact.field.startswith(_PORT)]
     if not facts:
         raise NotFound(f"{found.name} has no ports", hint=f"sandbox-console show {found.name}")

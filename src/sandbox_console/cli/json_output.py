@@ -1,4 +1,4 @@
-"""The objects that ``--json`` prints. Their keys are stable: people script them (docs/cli.md lists them)."""
+"""The objects that ``--json`` prints. Their keys are stable, because scripts use them (docs/cli.md lists them)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sandbox_console.service import Allow, Ask, Decision, Deny, Plan
 
 
 def plain(value: object) -> dict[str, Any]:
-    """A Struct as the data that JSON has."""
+    """A Struct as plain JSON data."""
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found
 
@@ -30,7 +30,7 @@ def line(value: object) -> str:
 
 
 def payload(data: bytes) -> dict[str, str]:
-    """Bytes as ``data`` where they are UTF-8, else as ``data_b64``: nothing is lost either way."""
+    """Bytes as ``data`` if they are UTF-8, else as ``data_b64``, so that nothing is lost."""
     try:
         return {"data": data.decode()}
     except UnicodeDecodeError:
@@ -38,7 +38,7 @@ def payload(data: bytes) -> dict[str, str]:
 
 
 def whole_characters(data: bytes) -> tuple[bytes, bytes]:
-    """Split off the beginning of a character that the next chunk ends."""
+    """Split off the beginning of a character that the next chunk will complete."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
     held = len(decoder.getstate()[0])
@@ -91,7 +91,7 @@ def log_item(found: Sandbox, item: LogRecord | LogGap) -> dict[str, Any]:
     head: dict[str, Any] = {"name": found.name, "ref": str(found.ref), "at_ns": item.at_ns}
     if isinstance(item, LogGap):
         return head | {"gap": item.reason, "lines": item.lines}
-    partial = {} if item.data.endswith(b"\n") else {"partial": True}  # a piece of a line, or its last without an end
+    partial = {} if item.data.endswith(b"\n") else {"partial": True}  # a piece of a line, or a last line without an end
     return head | {"stream": str(item.stream)} | payload(item.data) | partial
 
 
@@ -113,7 +113,7 @@ def entry(found: AuditEntry) -> dict[str, Any]:
 
 
 def name_on_record(found: AuditEntry) -> str:
-    """The sandbox's name as it was when the action was asked for."""
+    """The sandbox's name at the time when the action was requested."""
     body = found.attempt.body
     spec = body.get("spec")
     name = body.get("name") or (spec.get("name", "") if isinstance(spec, Mapping) else "")
@@ -138,6 +138,6 @@ def egress_record(found: EgressRecord) -> dict[str, Any]:
 
 
 def plan(found: Plan) -> dict[str, Any]:
-    """The changes of an update, and the heaviest way that one of them needs."""
+    """The changes of an update, and the most drastic way that one of them needs."""
     changes = [plain(change) | {"how": str(change.how)} for change in found.changes]
     return {"how": str(found.how) if found.how else "nothing", "changes": changes, "notes": list(found.notes)}

@@ -18,7 +18,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console
 
 AT_ONCE = 32
-"""So many of a thousand NAMEs are done at once: an engine that is asked for more answers none in time."""
+"""How many NAMEs are handled at once: an engine that gets more requests answers none of them in time."""
 
 _Make = Callable[[SandboxRef, argparse.Namespace], Action]
 
@@ -35,12 +35,12 @@ _ACTIONS: dict[str, _Make] = {
 
 
 async def lifecycle(context: Context) -> int:
-    """Do it to all NAMEs, or all with a label, at once; results are printed in their order.
+    """Run the verb on all NAMEs, or all with a label, at once. The results are printed in their order.
 
-    The exit code is of the first failure.
+    The exit code is that of the first failure.
     """
     make = _ACTIONS[context.args.verb]
-    make(SandboxRef("", "", ""), context.args)  # words that are off are told before anything is done
+    make(SandboxRef("", "", ""), context.args)  # wrong arguments are reported before anything is done
     async with context.open() as console:
         names = context.args.names = await chosen(context, console)
         founds = await find_all(context, console, names, changing=True)

@@ -1,4 +1,4 @@
-"""``logs``: a sandbox's output, or that of several merged by time."""
+"""``logs``: prints a sandbox's output, or that of several merged by time."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Batches = AsyncGenerator[tuple[Sandbox, Sequence[LogItem]], None]
 _QUEUED = 64
 
 _EPOCH = re.compile(r"[0-9]{10}(?:\.[0-9]+)?")
-"""Seconds since the epoch, of the years 2001 to 2286: as a duration it would be 31 years and more."""
+"""A number of seconds since the epoch, in the years 2001 to 2286; as a duration it would be 31 years or more."""
 
 _JOINED_MOST = 1 << 20
-"""Bytes of a line whose pieces are joined before it is looked through."""
+"""The most bytes of a line whose pieces are joined before it is searched."""
 
 
 async def logs(context: Context) -> int:
-    """Print output, stdout and stderr both on our stdout: they are the data. A gap in it is reported on stderr.
+    """Print stdout and stderr both on our stdout, because they are the data. A gap in it is reported on stderr.
 
-    With ``--json`` each line and each gap is an object, the stream named.
+    With ``--json`` each line and each gap is an object that names the stream.
     """
     query = _query(context)
     pattern = _pattern(context.args.grep)
@@ -72,9 +72,9 @@ def _query(context: Context) -> LogQuery:
 
 
 def when(text: str, now: float) -> float:
-    """``10m`` (ago), seconds since the epoch as ``date +%s`` gives them, or an ISO time, local where it names no zone.
+    """Read ``10m`` (ago), seconds since the epoch as from ``date +%s``, or an ISO time, local if it names no zone.
 
-    Seconds since the epoch are what it gives. A bare number below a billion is a duration. Raises UsageError.
+    Returns seconds since the epoch. A bare number below a billion is a duration. Raises UsageError.
     """
     if _EPOCH.fullmatch(text):
         return float(text)
@@ -106,7 +106,7 @@ async def _of_one(console: Console, sandbox: Sandbox, query: LogQuery) -> Batche
 
 
 async def _merged(console: Console, sandboxes: Sequence[Sandbox], query: LogQuery) -> Batches:
-    """By time; a batch of each sandbox in memory, no more."""
+    """Merge the logs by time, with at most one batch of each sandbox in memory."""
     sources = [_items(console, sandbox, query) for sandbox in sandboxes]
     heads: list[tuple[int, int, LogItem]] = []
 
@@ -133,7 +133,7 @@ async def _items(console: Console, sandbox: Sandbox, query: LogQuery) -> AsyncGe
 
 
 async def _as_they_come(context: Context, console: Console, sandboxes: Sequence[Sandbox], query: LogQuery) -> Batches:
-    """Followed ones cannot wait for each other; one that fails does not end the rest."""
+    """Print followed logs as they arrive: they cannot wait for each other, and one that fails does not end the rest."""
     queue: asyncio.Queue[tuple[Sandbox, Sequence[LogItem]] | None] = asyncio.Queue(_QUEUED)
 
     async def pump(sandbox: Sandbox) -> None:
@@ -160,14 +160,14 @@ async def _as_they_come(context: Context, console: Console, sandboxes: Sequence[
 
 
 class _Printer:
-    """Lines with what was asked for in front of them."""
+    """Prints lines with the requested prefixes."""
 
     def __init__(self, context: Context, sandboxes: Sequence[Sandbox], pattern: re.Pattern[str] | None) -> None:
         self._context = context
         self._pattern = pattern
         self._sandboxes = sandboxes
         self._prefixes = _prefixes(sandboxes) if len(sandboxes) > 1 else {}
-        self._open: tuple[SandboxRef, str] | None = None  # who left a line unended
+        self._open: tuple[SandboxRef, str] | None = None  # the one whose last line has no end yet
         self._pieces: dict[tuple[SandboxRef, str], list[LogRecord]] = {}
         self._show: Callable[[bytes], bytes] = self._cleaned if context.streams.out.tty else bytes
 
@@ -176,7 +176,7 @@ class _Printer:
         await self._write(b"".join([self._one(sandbox, item) for item in batch]))
 
     async def end(self) -> None:
-        """Look through lines that have no end."""
+        """Search the lines that have no end."""
         sandboxes = {one.ref: one for one in self._sandboxes}
         held, self._pieces = self._pieces, {}
         await self._write(b"".join([self._matched(sandboxes[ref], pieces) for (ref, _), pieces in held.items()]))
@@ -195,7 +195,7 @@ class _Printer:
         return self._shown(sandbox, item)
 
     def _joined(self, sandbox: Sandbox, item: LogRecord) -> bytes:
-        """A long line comes in pieces, 16 KiB each of an engine's: it is looked through when it is whole."""
+        """Join a long line, which comes in pieces (of 16 KiB from an engine), so that it is searched as a whole."""
         pieces = self._pieces.setdefault((sandbox.ref, item.stream), [])
         pieces.append(item)
         if not item.data.endswith(b"\n") and sum(len(one.data) for one in pieces) < _JOINED_MOST:
@@ -221,7 +221,7 @@ class _Printer:
         return b""
 
     def _head(self, sandbox: Sandbox, item: LogRecord) -> bytes:
-        """What stands before a line; nothing where the item goes on with the line that is open."""
+        """The prefix of a line; empty if the item continues an open line."""
         if not self._prefixes and not self._context.args.timestamps:
             return b""
         who = (sandbox.ref, str(item.stream))

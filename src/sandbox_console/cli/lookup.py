@@ -14,7 +14,7 @@ from sandbox_console.service import Console, Found
 async def find(context: Context, console: Console, name: str, *, changing: bool) -> Sandbox:
     """The sandbox that NAME means. Raises NotFound, Ambiguous, BackendUnreachable.
 
-    A ``changing`` verb is refused where a host that does not answer may hold the name too; another is warned.
+    A ``changing`` verb is refused if a host that does not answer may have the name, too; other verbs print a warning.
     """
     [found] = await find_all(context, console, [name], changing=changing)
     if isinstance(found, ConsoleError):
@@ -25,7 +25,7 @@ async def find(context: Context, console: Console, name: str, *, changing: bool)
 async def find_all(
     context: Context, console: Console, names: Sequence[str], *, changing: bool
 ) -> list[Sandbox | ConsoleError]:
-    """What each NAME means, or why that is not known: so that one bad name does not stop the others."""
+    """What each NAME means, or why that is not known, so that one bad name does not stop the others."""
     everywhere = context.args.only_answering
     found = await console.find_all(names, changing=changing, only_answering=everywhere)
     for name, one in zip(names, found, strict=True):
@@ -40,7 +40,7 @@ def _warn_of_doubts(context: Context, name: str, found: Found) -> None:
 
 
 def warn_of_the_silent(context: Context, console: Console, healths: Sequence[BackendHealth]) -> None:
-    """Name on stderr each backend that did not answer; where ``--backend`` asked for it, that is the verb's failure."""
+    """Name each silent backend on stderr. If ``--backend`` named it, that is a failure of the verb."""
     absent = _absent(context, console, healths)
     if absent and context.streams.err.tty:
         names = ", ".join(map(place, absent))
@@ -65,9 +65,9 @@ def _warn(context: Context, health: BackendHealth, text: str) -> None:
 
 
 def _absent(context: Context, console: Console, healths: Sequence[BackendHealth]) -> Sequence[BackendHealth]:
-    """Those that need not be told all about each time: they cannot work here, others do.
+    """Backends that need no full report each time, because they cannot work here and others do.
 
-    A person at a terminal is told shortly, a log or a mail in full the first time and then no more.
+    A person at a terminal gets a short report; a log or a mail gets a full one the first time and then none.
     """
     if context.json or context.backend[0] or not any(one.ok for one in healths):
         return ()

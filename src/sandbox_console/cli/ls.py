@@ -1,4 +1,4 @@
-"""``ls`` and ``show``."""
+"""``ls`` and ``show``: list sandboxes, and show one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sandbox_console.model.secret import shown_env
 from sandbox_console.service import Console
 
 PATIENCE_S = 1.0
-"""How long ``ls`` waits for all before it prints those that have answered."""
+"""How long ``ls`` waits for all backends before it prints those that have answered."""
 
 _HEAD = ("NAME", "STATE", "BACKEND", "IMAGE", "AGE", "EXIT", "ID", "NOTE")
 
 
 async def ls(context: Context) -> int:
-    """List sandboxes. A backend that does not answer is named on stderr; asked for by ``--backend``, it is exit 5."""
+    """List sandboxes. A backend that does not answer is named on stderr; if ``--backend`` named it, exit 5."""
     labels = pairs(context.args.label, "label")
     print_all = _printer(context)
     async with context.open() as console:
@@ -41,7 +41,7 @@ async def ls(context: Context) -> int:
 async def _list(
     context: Context, console: Console, labels: dict[str, str], print_all: Callable[[Sequence[Sandbox]], None]
 ) -> None:
-    """What has answered at once, and who is still waited for; the rest as it comes."""
+    """Print what has answered and name the backends that have not; print the rest as it arrives."""
     healths: list[BackendHealth] = []
     async with aclosing(console.list_as_answered(context.backend[0], PATIENCE_S)) as answers:
         async for (sandboxes, told), waiting in answers:
@@ -55,14 +55,14 @@ async def _list(
 
 
 def wanted(sandbox: Sandbox, labels: dict[str, str], *, everything: bool) -> bool:
-    """Ours in every state, others' while they live; ``everything`` for the rest."""
+    """Whether to list it: ours in every state, others only while they live, or with ``everything`` all."""
     if any(sandbox.labels.get(key) != value for key, value in labels.items()):
         return False
     return everything or sandbox.managed or sandbox.status.live
 
 
 def _printer(context: Context) -> Callable[[Sequence[Sandbox]], None]:
-    """How the list is printed. Raises UsageError for options that contradict each other."""
+    """The function that prints the list. Raises UsageError for options that contradict each other."""
     args = context.args
     if args.watch and (args.quiet or args.format or args.no_header):
         raise UsageError("--watch prints changes, not a list", hint="leave out -q, --format and --no-header")
@@ -99,7 +99,7 @@ def row(sandbox: Sandbox, now: float) -> tuple[str, ...]:
 
 
 def note(sandbox: Sandbox) -> str:
-    """What a person may need to know: that it is in quarantine, and why it is as it is."""
+    """What a person may need to know: whether it is in quarantine, and the reason for its state."""
     return "; ".join(filter(None, [sandbox.quarantine, sandbox.detail]))
 
 
@@ -154,7 +154,7 @@ def _changed(context: Context, one: Sandbox, labels: dict[str, str], known: dict
     if known.get(one.ref) == one:
         return
     if not wanted(one, labels, everything=context.args.all):
-        _removed(context, one.ref, known)  # it was shown and no longer fits: a foreign one that stopped
+        _removed(context, one.ref, known)  # it was shown and no longer matches: a foreign one that stopped
         return
     known[one.ref] = one
     if context.json:
@@ -199,7 +199,7 @@ def _toml(context: Context, found: Sandbox) -> None:
 
 
 def facts(found: Sandbox) -> list[tuple[str, str]]:
-    """What is shown of one sandbox, a key and its value a line."""
+    """What is shown of one sandbox, one key and value per line."""
     lines = [
         ("name", found.name),
         ("ref", str(found.ref)),
@@ -221,12 +221,12 @@ def facts(found: Sandbox) -> list[tuple[str, str]]:
 
 
 def asked_text(field: str, value: object) -> str:
-    """A spec's value as it may be shown: variables as the model masks them."""
+    """A spec's value as it may be shown, with variables masked by the model."""
     return plain(shown_env(value) if field == "env" and isinstance(value, Mapping) else value)
 
 
 def plain(value: object) -> str:
-    """A spec's value as a person writes it: a command as a shell would take it, a table as K=V."""
+    """A spec's value as a person writes it: a command in a shell's syntax, a table as K=V."""
     if isinstance(value, (tuple, list)):
         return shlex.join(map(str, value)) or "-"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""``ls --format``: a sandbox's fields in a line of your own, like ``docker ps --format``."""
+"""``ls --format``: prints a sandbox's fields in a custom line, like ``docker ps --format``."""
 
 from __future__ import annotations
 

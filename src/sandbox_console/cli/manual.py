@@ -10,7 +10,7 @@ from sandbox_console.version import __version__
 
 
 def page() -> str:
-    """The whole page: every verb with its words, what may stand everywhere once."""
+    """The whole page: every verb with its arguments, and the common options once."""
     root = parser.build()
     everywhere = argparse.ArgumentParser(add_help=False)
     arguments.add_everywhere(everywhere)
@@ -43,6 +43,6 @@ def _words(of: argparse.ArgumentParser, common: set[str]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """As roff takes it: no line begins a request, no character is a command."""
+    """Escape text for roff, so that no line begins a request and no character is a command."""
     plain = text.replace("\\", "\\e").replace("-", "\\-").replace("%%", "%").replace("\n", " ")
     return f"\\&{plain}" if plain.startswith((".", "'")) else plain

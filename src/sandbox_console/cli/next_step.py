@@ -1,4 +1,4 @@
-"""Adds the next step to an error that names none, in words of the command line."""
+"""Adds the next step to an error that has none, as a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox_console.service import find_paths
 
 
 def add_next_step(error: ConsoleError, args: argparse.Namespace) -> None:
-    """Give an error a hint where it has none, and a rule of the configuration the file that it is in."""
+    """Add a hint to an error that has none, and to a rule of the configuration the file that it is in."""
     if isinstance(error, Denied) and error.rule.startswith("policy."):
         flag = error.rule == "policy.read_only" and args.read_only
         if not error.hint or (error.rule == "policy.read_only" and not flag):

@@ -1,4 +1,4 @@
-"""The parser of the command line, with the standard library alone: ``--help`` must cost no import."""
+"""The parser of the command line. It uses only the standard library, because ``--help`` must cost no import."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ELSEWHERE = {
     "delete": "rm", "destroy": "rm", "enter": "shell", "ssh": "shell", "edit": "update", "unpause": "resume",
     "describe": "show",
 }  # fmt: skip
-"""What other tools call a verb: by its letters alone the nearest to ``remove`` is ``resume``."""
+"""Names of verbs in other tools: by its letters alone, ``remove`` is nearest to ``resume``."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises UsageError, and names the nearest word it knows."""
+    """An argparse parser that raises UsageError and suggests the nearest known word."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
-        """Raise what is wrong instead of printing it: ``--json`` decides how it is shown."""
+        """Raise the error instead of printing it, because ``--json`` decides how it is shown."""
         raise UsageError(message, hint=f"{self.prog} --help")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=_nearest(word, known, self.prog))
 
     def format_help(self) -> str:
-        """The help; a verb that takes a command behind ``--`` says so in its first lines."""
+        """The help. A verb that takes a command after ``--`` says so in its first lines."""
         usage, text, verb = self.format_usage(), super().format_help(), self.prog.split()[-1]
         if verb not in _COMMAND_VERBS:
             return text
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 
 @functools.cache
 def build() -> Parser:
-    """The parser with every verb. It costs 30 ms, and a command may need it twice."""
+    """The parser with every verb. Building it takes 30 ms, and a command may need it twice."""
     about = "See, watch, enter, create and audit sandboxes. Without a VERB it opens the screen."
     parser = Parser(prog="sandbox-console", description=about, parents=[arguments.everywhere()], add_help=False)
     parser.add_argument("--version", action="store_true", help="print the version")
@@ -66,7 +66,7 @@ def build() -> Parser:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Read the words; what follows the first ``--`` is ``command``. Raises UsageError; ``--help`` prints and exits."""
+    """Parse the words. What follows the first ``--`` is ``command``. Raises UsageError; ``--help`` prints and exits."""
     own, command = split_command(argv)
     parser = build()
     found, extras = parser.parse_known_args(own)
@@ -82,7 +82,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def split_command(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """The console's own words, and the guest's command behind ``--`` (None where there is no ``--``)."""
+    """The console's own words, and the guest's command after ``--`` (None if there is no ``--``)."""
     own = list(argv)
     if "--" not in own:
         return own, None

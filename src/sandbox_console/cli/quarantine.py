@@ -1,4 +1,4 @@
-"""``quarantine``: contain sandboxes and keep the evidence, or end that."""
+"""``quarantine``: contains sandboxes and keeps the evidence, or ends a quarantine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, Quarantined, plan_quarantine, quarantine, release
 
 AT_ONCE = 32
-"""Sandboxes that are contained at a time."""
+"""How many sandboxes are contained at the same time."""
 _FIELDS = ("name", "state", "backend", "host", "image", "maker", "exit", "quarantine")
 
 
 async def run(context: Context) -> int:
-    """Do it to all that are chosen, at once: one that hangs holds up no other. The results come in their order."""
+    """Run on all chosen sandboxes at once, so that one that hangs does not delay the others. Results come in order."""
     args = context.args
     matches = _filter(args.filter)
     async with context.open() as console:
@@ -43,7 +43,7 @@ async def run(context: Context) -> int:
 
 
 async def _chosen(context: Context, console: Console, matches: Sequence[tuple[str, bool, str]]) -> list[Sandbox]:
-    """The NAMEs; or ours with the labels that the filter fits, by one list, after a question."""
+    """The NAMEs, or our sandboxes with the labels that match the filter, from one list, after a confirmation."""
     args = context.args
     if args.names and (args.label or args.filter):
         raise UsageError("NAMEs cannot be used together with --label or --filter", hint="leave one of them out")
@@ -76,7 +76,7 @@ async def _named(context: Context, console: Console) -> list[Sandbox]:
 
 
 def _filter(text: str) -> list[tuple[str, bool, str]]:
-    """``image=python:* state!=exited``: field, whether it must fit, pattern. Raises UsageError."""
+    """Read ``image=python:* state!=exited`` as field, whether it must match, and pattern. Raises UsageError."""
     found = []
     for word in text.split():
         field, sign, pattern = word.partition("=")

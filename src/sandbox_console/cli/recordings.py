@@ -36,7 +36,7 @@ async def _ls(context: Context) -> int:
 
 
 async def _play(context: Context) -> int:
-    """Show one as it was, on a terminal; its codes pass the filter that a live shell's do."""
+    """Play a recording on a terminal. Its codes pass the same filter as those of a live shell."""
     args, out = context.args, context.streams.out
     if not out.tty:
         raise UsageError("playing needs a terminal", hint=f"recordings export {args.id} --format text")

@@ -1,4 +1,4 @@
-"""Runs a verb and returns its exit code: reports errors, obeys signals, and shows no traceback."""
+"""Runs a verb and returns its exit code. Reports errors, obeys signals, and shows no traceback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.service import find_paths, open_console
 
 OWN_FAILURE = 125
-"""What exec and shell return for every failure of the console's own, as docker and timeout(1) do."""
+"""The exit code of exec and shell for failures of the console itself, as with docker and timeout(1)."""
 
 Verb = Callable[[Context], Awaitable[int]]
 
@@ -34,7 +34,7 @@ def run(
     streams: Streams | None = None,
     now: Callable[[], float] = time.time,
 ) -> int:
-    """Carry a parsed verb out and give the exit code. SIGINT, SIGTERM and SIGHUP cancel it, which is recorded."""
+    """Run a parsed verb and return its exit code. SIGINT, SIGTERM and SIGHUP cancel it, which is recorded."""
     context = Context(args, streams or Streams.standard(), opener, now)
     try:
         with Taken() as signals:
@@ -59,12 +59,12 @@ def run(
 
 
 def find(verb: str) -> Verb:
-    """The function that carries a verb out, imported now."""
+    """The function that runs a verb, imported now."""
     return _of_the_list(verb) or _inside(verb) or _of_the_console(verb) or _lifecycle()
 
 
 def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
-    """Of the verbs that list, create or change sandboxes, snapshots and images."""
+    """Find among the verbs that list, create or change sandboxes, snapshots and images."""
     match verb:
         case "ls":
             from sandbox_console.cli.ls import ls as found
@@ -92,7 +92,7 @@ def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
 
 
 def _inside(verb: str) -> Verb | None:
-    """Of the verbs about what is inside a sandbox."""
+    """Find among the verbs about what is inside a sandbox."""
     match verb:
         case "exec":
             from sandbox_console.cli.exec import exec_ as found
@@ -116,7 +116,7 @@ def _inside(verb: str) -> Verb | None:
 
 
 def _of_the_console(verb: str) -> Verb | None:
-    """Of the verbs about what is on record, and about what the backends have."""
+    """Find among the verbs about what is on record, and about what the backends have."""
     match verb:
         case "audit":
             from sandbox_console.cli.audit import audit as found
@@ -148,7 +148,7 @@ def _lifecycle() -> Verb:
 
 
 def import_verbs(verbs: Iterable[str]) -> None:
-    """Import what those verbs need with every backend here, so that a process forked from this one need not."""
+    """Import what these verbs need with every backend here, so that a process forked from this one does not have to."""
     from sandbox_console.service import preload
 
     parser.build()
@@ -158,12 +158,12 @@ def import_verbs(verbs: Iterable[str]) -> None:
 
 
 def exit_code(verb: str, error: ConsoleError) -> int:
-    """An error's exit code; 125 where the verb's own code is the guest's."""
+    """An error's exit code, which is 125 if the verb returns the guest's code."""
     return OWN_FAILURE if verb in GUEST_CODE_VERBS else error.exit_code
 
 
 def unexpected(error: Exception) -> ConsoleError:
-    """A bug in one line for the user; type and stack in a file, no message and no locals: they may hold secrets."""
+    """A bug as one line for the user. A file gets type and stack, but no message or locals, which may hold secrets."""
     try:
         where = str(_write_crash(error))
     except OSError as failure:
@@ -183,13 +183,13 @@ def _write_crash(error: Exception) -> Path:
 
 
 async def _signalled(context: Context, verb: Verb, signals: Signals) -> int:
-    """Run it; a signal cancels it and is then the exit code, once all that it did is recorded."""
+    """Run the verb. A signal cancels it and sets the exit code, once everything that it did is recorded."""
     if code := signals.exit_code():
         return code
     task, loop = asyncio.ensure_future(verb(context)), asyncio.get_running_loop()
     signals.cancel_by(lambda: _soon(loop, task))
     pipe = context.streams.out.pipe() if _endless(context.args) else None
-    if pipe is not None:  # the writing end of a pipe is never readable: what epoll tells is that the reader went
+    if pipe is not None:  # the writing end of a pipe is never readable: epoll reports that the reader is gone
         loop.add_reader(pipe, signals.end, signal.SIGPIPE)
     try:
         return await task
@@ -208,10 +208,10 @@ def _soon(loop: asyncio.AbstractEventLoop, task: asyncio.Task[int]) -> None:
 
 
 def _endless(args: argparse.Namespace) -> bool:
-    """Whether it goes on until somebody ends it: without a reader it would go on for nobody."""
+    """Whether it goes on until somebody ends it: without a reader it would do so for nobody."""
     return bool(getattr(args, "follow", False) or getattr(args, "watch", False))
 
 
 def leave_stdout() -> None:
-    """Point stdout at nothing, so that Python's flush at exit does not complain of a closed pipe or a full disk."""
+    """Redirect stdout to nothing, so that Python's flush at exit does not fail on a closed pipe or a full disk."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

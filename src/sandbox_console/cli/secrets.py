@@ -1,4 +1,4 @@
-"""``secrets``: which are configured, whether each can be read, and where one has leaked. Never a value."""
+"""``secrets``: shows which are configured, whether each can be read, and where one has leaked, but never a value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE = "no secret is defined in the config: add a [secrets.NAME] table"
 
 
 async def secrets(context: Context) -> int:
-    """``ls`` or ``check``; a check exits 1 where a secret cannot be read, or one has leaked."""
+    """Run ``ls`` or ``check``. A check exits 1 if a secret cannot be read or has leaked."""
     args = context.args
     if args.what == "check" and args.paths and not args.leaks:
         raise UsageError(f"secrets check takes no PATH without --leaks: {args.paths[0]!r}")

@@ -1,4 +1,4 @@
-"""Which sandboxes a verb applies to: the NAMEs, or our own with a label, after a question that lists them."""
+"""Which sandboxes a verb applies to: the NAMEs, or our own with a label, after a confirmation that lists them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, S
 from sandbox_console.service import Console
 
 _LISTED = 20
-"""So many are named in a question; the rest is counted."""
+"""How many are named in a question; the rest are counted."""
 
 
 _ENDED = (Status.EXITED, Status.FAILED, Status.LOST)
-"""What ``prune`` takes: not what was made and never started, nor what nobody knows the state of."""
+"""The states that ``prune`` removes: not those that were made and never started, nor those of unknown state."""
 
 
 async def chosen(context: Context, console: Console) -> list[str]:
-    """The NAMEs; with ``--label`` and for ``prune`` whole references of ours, agreed to.
+    """The NAMEs. With ``--label`` and for ``prune``, the full references of our sandboxes, after a confirmation.
 
-    Others' sandboxes are chosen by NAME alone. A host that did not answer is a failure of the verb: what it holds was
-    not chosen from. Raises UsageError, NeedsConfirmation.
+    Others' sandboxes can be chosen only by NAME. A host that did not answer is a failure of the verb, because its
+    sandboxes were not considered. Raises UsageError, NeedsConfirmation.
     """
     args = context.args
     if args.verb != "prune" and not args.label:
@@ -63,7 +63,7 @@ def _tell(context: Context, one: Sandbox) -> None:
 
 
 def fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> None:
-    """A host that did not answer is a failure of the verb: what it holds was not chosen from."""
+    """Count a host that did not answer as a failure of the verb, because its sandboxes were not considered."""
     for one in healths:
         if not one.ok and one.state is not HealthState.UNAVAILABLE:
             place = one.backend if one.host == "local" else f"{one.backend}/{one.host}"
@@ -71,7 +71,7 @@ def fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> N
 
 
 async def agree(context: Context, found: Sequence[Sandbox], what: str) -> None:
-    """Ask at a terminal, unless ``--yes`` was given. Raises NeedsConfirmation, or ConsoleError for a no."""
+    """Ask for confirmation at a terminal, unless ``--yes`` was given. Raises NeedsConfirmation, ConsoleError."""
     if context.args.yes:
         return
     names = ", ".join(one.name for one in found[:_LISTED])
@@ -87,7 +87,7 @@ async def agree(context: Context, found: Sequence[Sandbox], what: str) -> None:
 
 
 async def _line(fd: int) -> str:
-    """A line typed at a terminal; a signal ends the waiting."""
+    """Read a line typed at a terminal. A signal ends the wait."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(fd, ready.set)

@@ -1,4 +1,4 @@
-"""``shell``: a shell in a sandbox, on this terminal."""
+"""``shell``: opens a shell in a sandbox on this terminal."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CHUNK = 64 * 1024
 
 
 async def shell(context: Context) -> int:
-    """Open a shell and give its exit code. It ends when the shell ends, as by ``exit`` or Ctrl+D.
+    """Open a shell and return its exit code when it ends, for example by ``exit`` or Ctrl+D.
 
-    Keys go to the guest as they are. Its output passes a filter that leaves drawing and drops all else (titles,
-    clipboard, queries: cli/terminal_filter.py says what). The terminal is put back as it was, whatever happens.
+    Keys go to the guest unchanged. Its output passes a filter that allows drawing and drops everything else (titles,
+    clipboard, queries; see cli/terminal_filter.py). The terminal is restored whatever happens.
     """
     fd = context.streams.stdin
     if fd is None or not os.isatty(fd) or not context.streams.out.tty:
@@ -56,7 +56,7 @@ async def shell(context: Context) -> int:
 
 
 async def _attached(context: Context, session: ShellSession, fd: int) -> None:
-    """Keys in, screen out, until the shell ends."""
+    """Pass keys in and output out until the shell ends."""
     loop = asyncio.get_running_loop()
     keys: asyncio.Queue[bytes] = asyncio.Queue()
     sizes = asyncio.Event()
@@ -91,7 +91,7 @@ async def _resize(session: ShellSession, sizes: asyncio.Event, fd: int) -> None:
 
 
 def _read(fd: int) -> bytes:
-    """What was typed; nothing where the terminal is gone, as at the end of a file."""
+    """Read what was typed; nothing if the terminal is gone, as at the end of a file."""
     try:
         return os.read(fd, _CHUNK)
     except OSError:
@@ -99,7 +99,7 @@ def _read(fd: int) -> bytes:
 
 
 def _hung_up(fd: int) -> bool:
-    """Whether the terminal is gone, as when its window was closed."""
+    """Whether the terminal is gone, for example because its window was closed."""
     try:
         termios.tcgetattr(fd)
     except termios.error:
@@ -119,7 +119,7 @@ def _size(fd: int) -> tuple[int, int]:
 def _raw(fd: int) -> Iterator[None]:
     before = termios.tcgetattr(fd)
     try:
-        tty.setraw(fd, termios.TCSADRAIN)  # the default would throw away what was typed ahead
+        tty.setraw(fd, termios.TCSADRAIN)  # the default would discard text typed ahead
         yield
     finally:
         with contextlib.suppress(termios.error):  # it hung up

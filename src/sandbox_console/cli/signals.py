@@ -1,8 +1,8 @@
-"""SIGINT, SIGTERM and SIGHUP, handled from a command's first moment to its last.
+"""Handles SIGINT, SIGTERM and SIGHUP from a command's first moment to its last.
 
-Until a verb can be cancelled the first one waits: Python would raise KeyboardInterrupt wherever it stands, and in the
-middle of an import that crashed the interpreter or left it waiting for its own import lock for good. Then it cancels
-the verb, which records that. A second one always ends the process, whatever it hangs on.
+The first signal waits until a verb can be cancelled: Python would raise KeyboardInterrupt wherever it happens to be,
+which in the middle of an import crashed the interpreter or left it waiting for its own import lock for ever. It then
+cancels the verb, which records that. A second signal always ends the process, whatever it hangs on.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 PATIENCE_S = 2.0
-"""How long after a signal another one is taken for the same: timeout(1) sends two, and so does an impatient hand."""
+"""How long after a signal another one counts as the same: timeout(1) sends two, and so does an impatient user."""
 
 END_S = 8.0
-"""How long after a second signal what was begun may take to end."""
+"""How long actions in flight may take to end after a second signal."""
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -29,7 +29,7 @@ _BASE = 128
 
 
 class Signals:
-    """What came, and who is to be told. Installed at most once; :func:`hold` makes it."""
+    """The signals that came, and what to call for them. Installed at most once; made by :func:`hold`."""
 
     def __init__(self) -> None:
         self.caught = 0
@@ -42,36 +42,36 @@ class Signals:
         self._terminal = _terminal()
 
     def exit_code(self) -> int:
-        """That of a command which a signal ended; 0 where none came."""
+        """The exit code of a command that a signal ended; 0 if none came."""
         return _BASE + self.caught if self.caught else 0
 
     def install(self) -> None:
-        """Take the signals. One that the caller has the process ignore, as nohup does with SIGHUP, stays ignored."""
+        """Handle the signals. One that the caller made the process ignore, as nohup does with SIGHUP, stays ignored."""
         for number in _NUMBERS:
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._come)
 
     def restore(self) -> None:
-        """Give the signals back to whom they belonged."""
+        """Restore the previous handlers."""
         self.over()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
 
     def cancel_by(self, cancel: Callable[[], None]) -> None:
-        """From now on a signal cancels: at once, where one was held."""
+        """Call ``cancel`` on a signal from now on, and at once if one was held."""
         self._cancel, self._over = cancel, False
         if self.caught:
             cancel()
 
     def over(self) -> None:
-        """Nothing is left to cancel: from now on a signal ends the process."""
+        """Nothing is left to cancel, so a signal ends the process from now on."""
         self._cancel, self._over = None, True
         if self._ending is not None:
             self._ending.cancel()
 
     def end(self, number: int) -> None:
-        """Take note of a signal, or of what counts as one."""
+        """Note a signal, or an event that counts as one."""
         now = time.monotonic()
         if self._over:
             self._exit(number)
@@ -113,7 +113,7 @@ _held: Signals | None = None
 
 
 def hold() -> Signals:
-    """Take the signals of this process from here on. The main thread's alone."""
+    """Handle the signals of this process from now on. Only for the main thread."""
     global _held  # noqa: PLW0603 - signals are the process's own
     _held = Signals()
     _held.install()
@@ -121,7 +121,7 @@ def hold() -> Signals:
 
 
 def release() -> None:
-    """Give the signals back to a face that has handlers of its own; one that was held comes now."""
+    """Restore the handlers for a face that has its own; a held signal is delivered now."""
     global _held
     held, _held = _held, None
     if held is None:
@@ -132,7 +132,7 @@ def release() -> None:
 
 
 class Taken:
-    """A context in which a verb runs under the signals that are held, or under some that it takes itself."""
+    """A context in which a verb runs with the held signals, or with signals that the context handles itself."""
 
     def __enter__(self) -> Signals:
         self._own = None if _held is not None else Signals()
@@ -148,7 +148,7 @@ class Taken:
 
 
 def _terminal() -> tuple[int, Any] | None:
-    """The terminal's settings as they are now, which a shell changes."""
+    """The terminal's current settings, which a shell changes."""
     try:
         if not os.isatty(0):
             return None

@@ -1,4 +1,4 @@
-"""``rename``, ``commit``, ``fork`` and ``snapshot``."""
+"""``rename``, ``commit``, ``fork`` and ``snapshot``: derive from sandboxes, and keep snapshots."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def _rm(context: Context, console: Console) -> None:
 
 
 async def _holder(context: Context, console: Console, name: str) -> tuple[str, str]:
-    """Which backend keeps a snapshot. Raises NotFound."""
+    """The backend that keeps a snapshot. Raises NotFound."""
     places = await able(context, console, Capability.SNAPSHOT)
     having = [
         place for place in places if any(one.name == name for one in await console.inside.snapshots(*place))

@@ -30,7 +30,7 @@ def _number(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """A whole number. Raises ValueError."""
+    """Read a whole number. Raises ValueError."""
     try:
         return int(text)
     except ValueError:
@@ -39,10 +39,10 @@ def whole(text: str) -> int:
 
 _FIELDS = SandboxSpec.__struct_fields__
 _LONGEST = 1 << 20
-"""Bytes of a spec or a draft: more is no text of a person's, such as /dev/zero."""
+"""The most bytes of a spec or a draft: a person writes no more, and /dev/zero has no end."""
 
 _DEEPEST = 100
-"""Dots of a line of TOML outside its strings: tomllib takes minutes for a dotted key of 100,000 parts."""
+"""The most dots in a line of TOML outside strings: tomllib takes minutes for a dotted key of 100,000 parts."""
 
 _STRINGS = re.compile(r"""\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*""", re.DOTALL)
 
@@ -50,9 +50,9 @@ _STRINGS = re.compile(r"""\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n]
 def from_args(
     args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None, ground: GuestFolders = NOBODYS
 ) -> SandboxSpec:
-    """``base``, then the file's fields, the options', ``name``. Raises InvalidSpec with every problem, UsageError.
+    """A spec from ``base``, the file, the options and ``name``. Raises InvalidSpec with every problem, UsageError.
 
-    ``ground`` is what guests can change, for the file.
+    ``ground`` is what guests can change, and is used to check the file.
     """
     values = dict(base)
     if args.file:
@@ -76,7 +76,7 @@ def from_args(
 
 
 def _read(field: SpecField, given: Any, before: Any) -> Any:
-    """What an option gives its field; pairs are added to those before. Raises ValueError; UsageError for no pair."""
+    """A field's value from an option; pairs are added to earlier ones. Raises ValueError, UsageError for no pair."""
     match field.kind:
         case Kind.TABLE:
             return {**(before or {}), **pairs(given, field.option)}
@@ -97,7 +97,7 @@ def _read(field: SpecField, given: Any, before: Any) -> Any:
 
 
 def _others(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong beside what could not even be read, so that all of it is told at once."""
+    """What is wrong apart from the fields that could not be read, so that all problems are reported at once."""
     try:
         return check.problems(SandboxSpec.from_dict(values))
     except InvalidSpec as error:
@@ -105,7 +105,7 @@ def _others(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def without(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The fields but those of ``--unset``. Raises UsageError for one that there is not."""
+    """The fields without those of ``--unset``. Raises UsageError for one that does not exist."""
     for name in names:
         if name not in _FIELDS or name == "name":
             known = ", ".join(field for field in _FIELDS if field != "name")
@@ -125,7 +125,7 @@ def pairs(given: Iterable[str], what: str) -> dict[str, str]:
 
 
 def read_text(name: str, ground: GuestFolders) -> str:
-    """A small file of text, or stdin (``-``). Raises UsageError; Conflict for what a guest planted."""
+    """Read a small text file or stdin (``-``). Raises UsageError, Conflict for a file that a guest planted."""
     try:
         return (_stdin() if name == "-" else read_small(name, ground, _LONGEST)).decode(
             "utf-8-sig"
@@ -147,7 +147,7 @@ def _stdin() -> bytes:
 
 
 def read_file(name: str, ground: GuestFolders = NOBODYS) -> dict[str, Any]:
-    """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError, Conflict."""
+    """A spec file's fields, from JSON if it begins with ``{``, else from TOML. Raises UsageError, Conflict."""
     text = read_text(name, ground)
     try:
         values = json.loads(text) if text.lstrip().startswith("{") else _toml(text)
@@ -160,7 +160,7 @@ def read_file(name: str, ground: GuestFolders = NOBODYS) -> dict[str, Any]:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    """A table of TOML. Raises ValueError; RecursionError also for keys of very many parts."""
+    """Parse a table of TOML. Raises ValueError, and RecursionError, also for keys of very many parts."""
     if any(line.count(".") > _DEEPEST for line in _STRINGS.sub("", text).splitlines()):
         raise RecursionError
     return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""``stats``: the usage of running sandboxes."""
+"""``stats``: shows the usage of running sandboxes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _HEAD = ("NAME", "CPU", "MEMORY", "LIMIT", "PIDS", "NET IN/S", "NET OUT/S", "REA
 _INTERVAL_S = 1.0
 
 RETRY_S = 1.0
-"""How often a backend that went away is asked again."""
+"""How often a backend that went away is tried again."""
 
 
 async def stats(context: Context) -> int:
-    """One sample of each, or with ``--watch`` one a second until Ctrl+C. CPU is of one vCPU."""
+    """Print one sample of each, or with ``--watch`` one a second until Ctrl+C. 100 % CPU is one vCPU."""
     async with context.open() as console:
         sandboxes = await _chosen(context, console)
         if context.args.watch:
@@ -53,7 +53,7 @@ async def _chosen(context: Context, console: Console) -> Sequence[Sandbox]:
 
 
 async def _sample(context: Context, console: Console, one: Sandbox) -> Stats | None:
-    """The first sample with a CPU rate, which takes two readings; else the second; None where it does not run."""
+    """The first sample with a CPU rate, which takes two readings, else the second; None if it does not run."""
     last: Stats | None = None
     try:
         async for sample in console.stats(one.ref, _INTERVAL_S):
@@ -66,7 +66,7 @@ async def _sample(context: Context, console: Console, one: Sandbox) -> Stats | N
 
 
 async def _watch(context: Context, console: Console, one: Sandbox) -> None:
-    """Until it does not run any more; a backend that goes away meanwhile is waited for."""
+    """Print samples until it no longer runs. If the backend goes away meanwhile, wait for it."""
     sampled = away = False
     while True:
         try:
@@ -86,7 +86,9 @@ async def _watch(context: Context, console: Console, one: Sandbox) -> None:
             away = True
             await asyncio.sleep(RETRY_S)
         except ConsoleError as error:
-            if not (sampled and isinstance(error, NotFound)):  # some backends only end, when one is removed
+            if not (
+                sampled and isinstance(error, NotFound)
+            ):  # some backends only end the stream when a sandbox is removed
                 context.fail(error, one.name)
                 return
             break

@@ -1,4 +1,4 @@
-"""Standard input as it arrives, without a thread where the kernel can tell that there is some."""
+"""Reads standard input as it arrives, without a thread if the kernel can report that there is some."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _CHUNK = 64 * 1024
 
 
 async def chunks(fd: int | None) -> AsyncGenerator[bytes, None]:
-    """Bytes of a pipe, a socket or a file until its end; nothing of a terminal, or where there is none.
+    """Yield the bytes of a pipe, a socket or a file until its end; nothing from a terminal, or if there is no input.
 
-    The descriptor keeps its mode: O_NONBLOCK would be shared with every other program that has it.
+    The descriptor keeps its mode, because O_NONBLOCK would be shared with every other program that has it.
     """
     if fd is None or os.isatty(fd):
         return
@@ -25,7 +25,7 @@ async def _read(fd: int) -> bytes:
     ready = asyncio.Event()
     try:
         loop.add_reader(fd, ready.set)
-    except PermissionError:  # epoll takes no regular file; a read of one does not wait either
+    except PermissionError:  # epoll accepts no regular files; reading one does not wait either
         return await asyncio.to_thread(os.read, fd, _CHUNK)
     try:
         await ready.wait()

@@ -1,4 +1,4 @@
-"""Filters a guest's shell on the operator's real terminal: it may draw, and nothing else.
+"""Filters the output of a guest's shell on the operator's real terminal: it may draw, and nothing else.
 
 An allow-list over the control sequences of ECMA-48 and xterm (its ctlseqs document): characters, cursor movement,
 erasing, colours, scrolling, character sets and the modes that full-screen programs use. Dropped are OSC (titles,
@@ -35,7 +35,7 @@ class _State(Enum):
 
 
 class ScreenFilter:
-    """A PTY's bytes with only what draws left in them. Sequences may be split anywhere."""
+    """Removes everything from a PTY's bytes that does not draw. Sequences may be split anywhere."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -45,7 +45,7 @@ class ScreenFilter:
         self._used: set[str] = set()
 
     def feed(self, data: bytes) -> bytes:
-        """Filter a chunk; an unended sequence is kept as state, and nothing of it goes out before its end."""
+        """Filter a chunk. An unfinished sequence is kept as state, and nothing of it is passed on before its end."""
         text = self._decoder.decode(data)
         out: list[str] = []
         at = 0
@@ -60,7 +60,7 @@ class ScreenFilter:
         return "".join(out).encode()
 
     def restore(self) -> bytes:
-        """What takes back the modes that the guest left set; nothing that moves the cursor of a terminal at rest."""
+        """The sequences that reset the modes that the guest left set, without moving the cursor of an idle terminal."""
         modes = [mode for mode, on in self._modes.items() if on is not (mode in _ON_BY_DEFAULT)]
         text = "".join(f"{_ESC}[?{mode}{'h' if mode in _ON_BY_DEFAULT else 'l'}" for mode in modes)
         text += f"{_ESC}7{_ESC}[r{_ESC}8" if "r" in self._used else ""
@@ -77,7 +77,7 @@ class ScreenFilter:
         return begins + 1
 
     def _string(self, text: str, at: int) -> int:
-        """Pass over a string's body; ESC ends it, whether or not a backslash follows."""
+        """Skip a string's body. ESC ends it, whether or not a backslash follows."""
         end = _STRING_END.search(text, at)
         if end is None:
             return len(text)
@@ -91,7 +91,7 @@ class ScreenFilter:
         if char in "\x18\x1a":
             self._state = _State.GROUND
             return ""
-        if char < " ":  # a control inside a sequence acts, and the sequence goes on
+        if char < " ":  # a control character inside a sequence takes effect, and the sequence goes on
             return _characters(char)
         if self._state is _State.ESCAPE:
             return self._escape(char)

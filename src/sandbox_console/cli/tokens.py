@@ -1,4 +1,4 @@
-"""``tokens``: who may use the page, the HTTP API and MCP; a token is shown once, when it is made."""
+"""``tokens``: manages who may use the page, the HTTP API and MCP. A token is shown once, when it is made."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def steps(name: str, backend: str, image: str) -> list[Step]:
 
 
 def tour(out: Sink, backend: str, image: str) -> int:
-    """Print the tour. 0 where every command ended as it must, else 1."""
+    """Print the tour. Returns 0 if every command ended as it must, else 1."""
     name = f"tour-{secrets.token_hex(2)}"
     as_told = True
     try:
@@ -70,14 +70,14 @@ def _take(out: Sink, step: Step, name: str) -> bool:
 
 
 def _await_output(name: str) -> None:
-    """Its main process may not have written yet."""
+    """Wait for output, because the main process may not have written yet."""
     until = time.monotonic() + _READY_S
     while time.monotonic() < until and _run(("logs", name)).stdout.count(b"\n") < 2:
         time.sleep(0.1)
 
 
 def _run(words: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
-    """Run one of our own commands; interrupted, it is asked to end and awaited, so that it leaves nothing half made."""
+    """Run one of our own commands. If interrupted, end it and wait for it, so that it leaves no unfinished work."""
     with child_process.running(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:

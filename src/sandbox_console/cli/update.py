@@ -1,4 +1,4 @@
-"""``update``."""
+"""``update``: changes a sandbox to another spec."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sandbox_console.service import Console, Plan, differing, spec_of
 
 
 async def update(context: Context) -> int:
-    """Bring a sandbox to another spec; prints the plan, a change a line. ``--dry-run`` prints it and does nothing."""
+    """Change a sandbox to another spec. Prints the plan, one change per line; ``--dry-run`` does nothing else."""
     async with context.open() as console:
         found = await console.inspect((await find(context, console, context.args.name, changing=True)).ref)
         spec = _wanted(context, found, await console.ground() if context.args.file else NOBODYS)

@@ -1,4 +1,4 @@
-"""``wait``: waits until sandboxes have ended, and says how."""
+"""``wait``: waits until sandboxes have ended, and reports how."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.service import Console
 
 LOOK_S = 0.5
-"""Between two looks at a sandbox that lives."""
+"""The time between two checks of a sandbox that is still alive."""
 
 
 async def wait(context: Context) -> int:
-    """Wait until each NAME has ended; prints its exit code a line as ``docker wait`` does, ``-`` for an unknown one.
+    """Wait until each NAME has ended. Prints its exit code on a line, like ``docker wait``, or ``-`` if it is unknown.
 
-    One that was never started is waited for. With ``--timeout`` what still lives then is exit 9.
+    A sandbox that was never started is waited for. With ``--timeout``, exit 9 if any is still alive by then.
     """
     names = list(dict.fromkeys(context.args.names))
     limit = None if context.args.timeout is None else seconds(context.args.timeout, "timeout")

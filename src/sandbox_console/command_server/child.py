@@ -1,4 +1,4 @@
-"""The server's child: takes on everything of the caller's process, runs its command and reports the exit code."""
+"""The server's child: takes over the state of the caller's process, runs its command and reports the exit code."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sandbox_console.command_server import identity, request
 from sandbox_console.command_server.client import ENDED, GO, HERE, NONCE, READY, REFUSED
 
 STALE_CODE = 75
-"""How a child ends that found the server's code changed on disk."""
+"""The exit code of a child that found the server's code changed on disk."""
 
 _CALL_S = 10.0
-"""How long a call may take to say what it wants. It costs a process and no one else's time."""
+"""How long a call may take to send its request. This costs a process, but nobody else's time."""
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -33,13 +33,13 @@ Files = Mapping[str, tuple[int, int, int]]
 
 
 class Refused(Exception):
-    """The call is not one that this server may carry out."""
+    """The server may not carry out the call."""
 
 
 def carry_out(connection: socket.socket, asked: bytes, loaded: Files, run: Run, hold: Hold) -> NoReturn:
-    """Carry a call out and end. Until the caller has said go, nothing is done that anybody could see.
+    """Carry out a call and end. Nothing visible is done until the caller has said go.
 
-    ``hold`` takes the signals that end a command before the caller can send any: ``run`` is to obey those that came.
+    ``hold`` holds the signals that end a command before the caller can send any; ``run`` then obeys those that came.
     """
     try:
         if changed(loaded):
@@ -57,13 +57,13 @@ def carry_out(connection: socket.socket, asked: bytes, loaded: Files, run: Run, 
 
 
 def snapshot() -> dict[str, tuple[int, int, int]]:
-    """The files of all code that is loaded, as they are now."""
+    """The current state of the files of all loaded code."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     return {file: _state(file) for file in files if file}
 
 
 def changed(loaded: Files) -> bool:
-    """Whether code on disk is no longer what is loaded."""
+    """Whether code on disk is different from the loaded code."""
     return any(_state(file) != state for file, state in loaded.items())
 
 
@@ -76,7 +76,7 @@ def _state(file: str) -> tuple[int, int, int]:
 
 
 def _prepared(connection: socket.socket, asked: bytes, hold: Hold) -> tuple[list[str], socket.socket]:
-    """Take the call over up to its go. Raises OSError, ValueError, Refused."""
+    """Take over the call, up to its go. Raises OSError, ValueError, Refused."""
     connection.settimeout(_CALL_S)
     caller, uid, _ = peer(connection)
     if uid != os.geteuid() or not caller:
@@ -101,7 +101,7 @@ def _prepared(connection: socket.socket, asked: bytes, hold: Hold) -> tuple[list
 
 
 def _moved(connection: socket.socket, alive: int, files: list[int], above: int) -> tuple[socket.socket, int, list[int]]:
-    """Move open files to numbers that none of the call's own is to have."""
+    """Move open files to numbers that none of the call's own files will have."""
 
     def up(file: int) -> int:
         found = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above)
@@ -115,7 +115,7 @@ def _moved(connection: socket.socket, alive: int, files: list[int], above: int) 
 
 
 def _become(wanted: request.Request, files: list[int], hold: Hold) -> None:
-    """Take the call's folder, files, environment, mask and signals."""
+    """Take over the call's folder, files, environment, mask and signals."""
     os.fchdir(files[0])
     os.close(files[0])
     for number in {0, 1, 2} - set(wanted.files):
@@ -137,7 +137,7 @@ def _become(wanted: request.Request, files: list[int], hold: Hold) -> None:
 
 
 def _text(number: int, wanted: request.Request) -> io.TextIOWrapper | None:
-    """A standard stream as Python makes it when it starts; None where it is closed."""
+    """A standard stream as Python makes it at its start; None if it is closed."""
     if number not in wanted.files:
         return None
     like = (sys.__stdin__, sys.__stdout__, sys.__stderr__)[number]
@@ -151,10 +151,10 @@ def _text(number: int, wanted: request.Request) -> io.TextIOWrapper | None:
 
 
 def _await_go(connection: socket.socket, caller: int, alive: int) -> None:
-    """Say ready, and wait until the very process that was looked at says go. Raises OSError, Refused.
+    """Say ready, and wait until the very process that was checked says go. Raises OSError, Refused.
 
-    The answer repeats what was made up here, the kernel names its sender, and the sender still lives: so its number
-    was not another process's when its namespaces were read.
+    The answer repeats a random value from here, the kernel names its sender, and the sender is still alive, so its
+    number did not belong to another process when its namespaces were read.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     nonce = secrets.token_bytes(NONCE)
@@ -174,7 +174,7 @@ def _await_go(connection: socket.socket, caller: int, alive: int) -> None:
 
 
 def _follow(connection: socket.socket) -> None:
-    """Where the caller is killed, this process is told as if its terminal had gone; after nohup it is told to end."""
+    """If the caller is killed, signal this process as if its terminal were gone, or after nohup to end."""
     connection.setblocking(True)
     number = connection.fileno()
     fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
@@ -192,4 +192,4 @@ def _end(connection: socket.socket, code: int) -> NoReturn:
             stream.flush()
     with contextlib.suppress(OSError):
         connection.send(ENDED + bytes([code]))
-    os._exit(0)  # the code has been told; one of STALE_CODE would end the server
+    os._exit(0)  # the exit code has been reported; STALE_CODE here would end the server

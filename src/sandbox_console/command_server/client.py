@@ -1,7 +1,7 @@
 """The command's side: hands the call to a server that answers, forwards signals and returns its exit code.
 
-Nothing heavy is imported here. Until the server's child has said that it is ready and was told to go, nothing was
-done: whatever goes wrong before that, the command carries itself out.
+Nothing large is imported here. Nothing has been done until the server's child has said that it is ready and has
+received go: if anything goes wrong before that, the command runs itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORWARDED = (
 
 
 def folder() -> str:
-    """Where the servers of this user listen: in the state folder that is asked for, else in the runtime folder."""
+    """Where the servers of this user listen: in the requested state folder, or else in the runtime folder."""
     if home := os.environ.get("SANDBOX_CONSOLE_HOME"):
         return os.path.abspath(os.path.join(os.path.expanduser(home), "state", "run"))  # noqa: PTH100, PTH111, PTH118
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -41,9 +41,9 @@ def folder() -> str:
 
 
 def carry_out(words: list[str], caught: Callable[[], int]) -> int | None:
-    """The exit code of what a server did; None where it did nothing. Raises ConsoleError where its end is not known.
+    """The exit code of what a server did; None if it did nothing. Raises ConsoleError if the end is not known.
 
-    ``caught`` gives the signal that came and was held before the server's child could get any; 0 for none.
+    ``caught`` returns the signal that came and was held before the server's child could get any, or 0.
     """
     try:
         asked = identity.key()
@@ -61,7 +61,7 @@ def carry_out(words: list[str], caught: Callable[[], int]) -> int | None:
 
 
 def start() -> None:
-    """Start a server for the calls that follow, unless there is one; what hinders it is no trouble of this call."""
+    """Start a server for later calls, unless there is one. A failure of this does not affect this call."""
     with contextlib.suppress(OSError, RuntimeError):
         asked = identity.key()
         place = ProcessFolder(folder(), make=True)
@@ -73,7 +73,7 @@ def start() -> None:
 
 
 def look() -> tuple[int, bool]:
-    """The server that would be asked now: its process, 0 for none, and whether it answers."""
+    """The server that would be used now: its process (0 for none), and whether it answers."""
     try:
         place = ProcessFolder(folder())
     except OSError:
@@ -107,9 +107,9 @@ def _call(connection: socket.socket, asked: bytes, words: list[str], caught: Cal
 
 
 def _prepared(connection: socket.socket, asked: bytes, words: list[str]) -> tuple[bytes, int]:
-    """Hand the call over; gives what to answer, and the child as an open file. Raises OSError, ValueError.
+    """Hand over the call. Returns what to answer, and the child as an open file. Raises OSError, ValueError.
 
-    A child must be there first: what is passed to a frozen server stays open in its queue, and with it ``| cat``.
+    A child must exist first: files passed to a frozen server stay open in its queue, and ``| cat`` would not end.
     """
     if connection.recv(1) != HERE:
         raise ValueError("no child")
@@ -138,7 +138,7 @@ def _exit_code(connection: socket.socket) -> int | None:
     if said[:1] == DIED and len(said) == 2:
         with contextlib.suppress(OSError):  # SIGKILL
             signal.signal(said[1], signal.SIG_DFL)
-        # The shell is told the truth: it was killed by this.
+        # The shell gets the true cause: this process was killed by the signal.
         os.kill(os.getpid(), said[1])
         return 128 + said[1]
     raise ConsoleError(
@@ -148,9 +148,9 @@ def _exit_code(connection: socket.socket) -> int | None:
 
 
 class _Forwarding:
-    """What this process is told is told the child, once it was told to go; Ctrl+Z stops both.
+    """Forwards the signals of this process to the child, once it has received go; Ctrl+Z stops both.
 
-    Where it never goes, what came meanwhile comes again to those who had the signals before.
+    If it never gets go, signals that came meanwhile are raised again for the previous handlers.
     """
 
     def __init__(self, process: int) -> None:
@@ -166,7 +166,7 @@ class _Forwarding:
         return self
 
     def begin(self, held: int) -> None:
-        """The child goes: it is told of ``held`` (0 for none), and of what came since."""
+        """The child has got go: send it ``held`` (0 for none) and the signals that came since."""
         self._began = True
         for each in (*([held] if held else []), *self._came):
             self._send(each)

@@ -15,7 +15,7 @@ _NO_EXTENSIONS = "_NO_EXTENSIONS"  # aiohttp and its relatives read it when they
 
 
 def place(pid: int | str) -> bytes:
-    """Where a process stands: namespaces, root, user, groups, capabilities, limits, cgroup, login. Raises OSError."""
+    """A process's namespaces, root, user, groups, capabilities, limits, cgroup and login. Raises OSError."""
     folder = f"/proc/{pid}"
     parts = [os.readlink(f"{folder}/ns/{name}").encode() for name in _NAMESPACES]  # noqa: PTH115 - pathlib costs 10 ms
     root = os.stat(f"{folder}/root")  # noqa: PTH116
@@ -24,7 +24,7 @@ def place(pid: int | str) -> bytes:
     for name in _FILES:
         try:
             lines = _read(f"{folder}/{name}").splitlines()
-            # A command that holds a secret gives its cores up, and with them those of the server that it starts.
+            # A command that holds a secret gives up its core dumps, and with them those of the server that it starts.
             parts += [line for line in lines if not line.startswith(b"Max core file size")]
         except OSError:  # the kernel was built without it
             parts.append(b"-")
@@ -39,7 +39,7 @@ def key() -> bytes:
 
 
 def name_of(identity: bytes) -> str:
-    """A short name of an identity. Two may share one: a server compares the whole."""
+    """A short name of an identity. Two may share one, so a server compares the whole."""
     return f"{zlib.crc32(identity):08x}{zlib.adler32(identity):08x}"
 
 

@@ -1,4 +1,4 @@
-"""What a call hands over: arguments, environment, folder, file mask, signals and open files."""
+"""The request of a call: arguments, environment, folder, file mask, signals and open files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_FILES = 200
 """The kernel passes at most 253 at once."""
 
 MOST_BYTES = 16 << 20
-"""More than the kernel takes as arguments and environment of a program."""
+"""More than the kernel accepts as arguments and environment of a program."""
 
 _LENGTH = 8
 
@@ -21,7 +21,8 @@ _LENGTH = 8
 class Request:
     """One call. ``files`` are the numbers of its open files, in the order in which they are passed.
 
-    ``ignored`` and ``blocked`` are sets of signals, a bit each. A plain class: a NamedTuple costs 8 ms of imports.
+    ``ignored`` and ``blocked`` are sets of signals, one bit each. It is a plain class because a NamedTuple costs 8 ms
+    of imports.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Request:
         self.files, self.argv, self.env = files, argv, env
 
     def encode(self) -> bytes:
-        """As bytes: numbers, then words, each ended by a zero byte, which none of them can hold."""
+        """The request as bytes: numbers, then words, each ended by a zero byte, which none of them can contain."""
         numbers = (self.umask, self.ignored, self.blocked, len(self.files), len(self.argv), len(self.env), *self.files)
         head = b" ".join(b"%d" % number for number in numbers)
         return b"\0".join((head, *self.argv, *self.env, b"")) + self.identity
@@ -65,7 +66,7 @@ def mine(identity: bytes, argv: list[str]) -> tuple[Request, list[int]]:
 
 
 def _inherited() -> list[int]:
-    """The files that a program started by us would have: the standard ones, and those of ``<(...)``."""
+    """The files that a program started by us would inherit: the standard ones, and those of ``<(...)``."""
     found = []
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         with contextlib.suppress(OSError):  # the listing's own file is closed by now
@@ -87,7 +88,7 @@ def _mask_and_signals() -> tuple[int, int, int]:
 
 
 def send(connection: socket.socket, request: Request, files: list[int]) -> None:
-    """Send it whole. Raises OSError."""
+    """Send a complete request. Raises OSError."""
     data = request.encode()
     head = len(data).to_bytes(_LENGTH, "big")
     passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
@@ -114,7 +115,7 @@ def receive(connection: socket.socket) -> tuple[Request, list[int]]:
 
 
 def with_files(connection: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
-    """Bytes and the files that came with them, which programs that are started do not inherit. Raises OSError."""
+    """Receive bytes and the files that came with them, which started programs do not inherit. Raises OSError."""
     numbers = array.array("i")
     room = socket.CMSG_SPACE(most * numbers.itemsize)
     data, passed, *_ = connection.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)

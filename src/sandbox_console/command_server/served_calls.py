@@ -1,4 +1,4 @@
-"""Which calls a command server may carry out. Apart from the client: the sockets it imports cost ``--help`` 6 ms."""
+"""Which calls a command server may carry out. This is not in the client, whose import of sockets costs 6 ms."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ SERVED = frozenset(
     | {"logs", "stats", "top", "diff", "port", "inspect", "events", "rename", "commit", "fork", "snapshot", "images"}
     | {"egress", "secrets", "audit", "recordings", "wait", "prune"}
 )
-"""Verbs that need no terminal of their own: not the app, a shell, or what goes on serving."""
+"""Verbs that need no terminal of their own, so not the app, a shell, or a server."""
 
 _FLAGS = ("debug", "inspect", "interactive", "optimize", "no_site", "verbose", "bytes_warning", "isolated", "dev_mode")
 
 
 def may_serve(words: list[str]) -> bool:
-    """Whether a server may carry this call out: a verb comes first, Python runs plainly, and it was not turned off."""
+    """Whether a server may carry out this call: a verb comes first, Python has no options, and it is not turned off."""
     return (
         bool(words)
         and words[0] in SERVED

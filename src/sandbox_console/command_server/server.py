@@ -1,7 +1,7 @@
-"""The server: accepts a call, forks a child for it, and ends after a minute without one. It reads and keeps nothing.
+"""The server: accepts calls, forks a child for each, and ends after a minute without one. It reads and stores nothing.
 
-It only accepts, forks and reaps, so that no caller can hold up another. All that is a call's own (words, environment,
-secrets, connections) is in the child alone. It looks at no configuration: each child reads its call's own.
+It only accepts, forks and reaps, so that no caller can delay another. Everything that belongs to a call (arguments,
+environment, secrets, connections) is only in the child. It reads no configuration: each child reads its call's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IDLE_S = 60.0
 
 
 def serve(folder: str, lock: int, run: child.Run, hold: child.Hold, idle_s: float = IDLE_S) -> None:
-    """Serve until nobody has called for ``idle_s``, or the code on disk is another. Raises OSError."""
+    """Serve until nobody has called for ``idle_s``, or the code on disk has changed. Raises OSError."""
     _reset_signals()
     os.set_inheritable(lock, False)
     os.umask(0o077)
@@ -32,10 +32,10 @@ def serve(folder: str, lock: int, run: child.Run, hold: child.Hold, idle_s: floa
     place, name = ProcessFolder(folder), identity.name_of(asked)
     began, loaded = _began_ns(), child.snapshot()
     if any(state[2] >= began for state in loaded.values()):
-        place.leave(name)  # code that changes just now may be half of each
+        place.leave(name)  # code that is being changed may be partly old and partly new
         return
     gc.collect()
-    gc.freeze()  # what is loaded stays shared with the children: no collection writes to it
+    gc.freeze()  # loaded objects stay shared with the children, because no collection writes to them
     server = _Server(place.listen(name), lock, asked, loaded, run, hold)
     try:
         server.run(idle_s)
@@ -80,7 +80,7 @@ class _Server:
             return
         try:
             pid = os.fork()
-        except OSError:  # no room for another process: the caller carries itself out
+        except OSError:  # no room for another process: the caller runs itself
             connection.close()
             return
         if pid == 0:
@@ -100,7 +100,7 @@ class _Server:
         child.carry_out(connection, self._asked, self._loaded, self._run, self._hold)
 
     def _reap(self, process: int) -> int:
-        """Note a child's end; one that was killed, or was ended by a second signal, has not told it itself."""
+        """Report a child's end, if it was killed or ended by a second signal and did not report it itself."""
         pid, connection = self._calls.pop(process)
         self._poll.unregister(process)
         os.close(process)
@@ -113,7 +113,7 @@ class _Server:
 
 
 def _began_ns() -> int:
-    """When this process began, on the clock of files' times. The kernel counts it in ticks since the boot."""
+    """When this process started, by the clock of file times. The kernel counts it in ticks since the boot."""
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         ticks = int(file.read().rpartition(b")")[2].split()[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - (ticks - 1) / os.sysconf("SC_CLK_TCK")
@@ -121,7 +121,7 @@ def _began_ns() -> int:
 
 
 def _reset_signals() -> None:
-    """What the starter ignored or blocked is its own affair; a call brings its own."""
+    """Reset the signals that the starting process ignored or blocked, because each call brings its own."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCHLD):
         signal.signal(signum, signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""What programs talk to: the HTTP API for agents and MCP, beside the page or without it."""
+"""The servers for programs: the HTTP API for agents, and MCP, beside the page or without it."""

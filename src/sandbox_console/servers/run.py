@@ -1,4 +1,4 @@
-"""``serve --api`` and ``serve --mcp``: listeners of their own, beside the page or without it, ended by one signal."""
+"""``serve --api`` and ``serve --mcp``: separate listeners, beside the page or without it, ended by one signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sandbox_console.web import ServeOptions
 
 
 class Programs(Struct, frozen=True):
-    """What is served beside the page, or without it; a port of 0 takes a free one."""
+    """What is served beside the page, or without it. Port 0 takes a free port."""
 
     api: bool = False
     api_port: int = 0
@@ -26,17 +26,17 @@ class Programs(Struct, frozen=True):
     page: bool = True
 
     def check(self) -> None:
-        """Raise UsageError for ports that there are not."""
+        """Raise UsageError for invalid ports."""
         for option, port in (("--api-port", self.api_port), ("--mcp-port", self.mcp_port)):
             if not 0 <= port <= 65535:
                 raise UsageError(f"{option}: {port} is not between 0 and 65535", hint="leave it out for a free one")
 
 
 def serve(options: ServeOptions, programs: Programs) -> int:
-    """Serve until SIGINT or SIGTERM; returns the exit code. Addresses go to standard error.
+    """Serve until SIGINT or SIGTERM. Returns the exit code. Addresses go to standard error.
 
-    Raises UsageError for invalid options, ConfigError, Conflict where a port is taken, Unsupported where an
-    extra of this package is missing.
+    Raises UsageError for invalid options, ConfigError, Conflict if a port is taken, Unsupported if an extra of this
+    package is missing.
     """
     options.check()
     programs.check()
@@ -46,7 +46,7 @@ def serve(options: ServeOptions, programs: Programs) -> int:
 
 
 async def run(options: ServeOptions, programs: Programs, say: Callable[[str], None]) -> int:
-    """Serve until a signal comes; returns the exit code."""
+    """Serve until a signal comes. Returns the exit code."""
     from sandbox_console.web.run import page, stop_signal
 
     stopped = stop_signal()

@@ -1,4 +1,4 @@
-"""Checks an action before it is carried out: its target, what it asks for, and the policy's answer."""
+"""Checks an action before it is carried out: its target, what it requests, and the policy's answer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Admission:
         return Request(action, backend, target, decision, consent, snapshot=snapshot)
 
     async def decide(self, action: Action, target: Sandbox | None) -> Decision:
-        """What the policy says to an action. Raises ConsoleError where its host is not known."""
+        """What the policy says about an action. Raises ConsoleError if its host is not known."""
         if held := await asyncio.to_thread(self._held, action, target):
             return held
         capabilities = (await self._fleet.use(*place_of(action))).capabilities()

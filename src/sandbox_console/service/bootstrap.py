@@ -45,7 +45,7 @@ async def open_console(
 
     ``config`` replaces the file and environment; ``backends`` replaces those that are registered.
     ``read_only`` adds to the policy, ``only_backend`` (a name, or name/host) leaves the others out.
-    ``secrets`` are by value, for this process alone. Raises ConfigError, SecretError.
+    ``secrets`` are given by value, for this process only. Raises ConfigError, SecretError.
     """
     paths = find_paths(config_file)
     refuse_config(paths)
@@ -68,14 +68,14 @@ async def open_console(
 
 
 def last_names() -> set[str]:
-    """Names of sandboxes as each host last listed them; no host is asked."""
+    """Names of sandboxes as each host last listed them. No host is contacted."""
     return KnownNames(find_paths().state / "names").every()
 
 
 def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
-    """How long each host may take to answer, in seconds, where ``[backends.NAME] timeout_s`` says.
+    """How long each host may take to answer, in seconds, where ``[backends.NAME] timeout_s`` is set.
 
-    It is a number, or a table of one for each host. Raises ConfigError.
+    The setting is a number, or a table with a number for each host. Raises ConfigError.
     """
     found: dict[Key, float] = {}
     for name, table in config.backends.items():
@@ -99,14 +99,14 @@ def preload() -> None:
 
 
 def check_configuration(config_file: Path | None, only_backend: str = "") -> None:
-    """Raise ConfigError for what :func:`open_console` would raise, for who opens consoles in other processes."""
+    """Raise the ConfigError that :func:`open_console` would, for a caller that opens consoles in other processes."""
     paths = find_paths(config_file)
     refuse_config(paths)
     make_backends(load(paths, required=config_file is not None), paths, only_backend)
 
 
 def known_ground(config_file: Path | None = None) -> GuestFolders:
-    """What guests can change as far as is known without asking a backend, for who opens files without a console."""
+    """What guests can change, as far as is known without a backend, for a caller that opens files without a console."""
     return shared_folders.everywhere(find_paths(config_file).state).ground()
 
 
@@ -124,7 +124,7 @@ def keep_apart(own: OwnFolders) -> None:
 
 
 def own_places(config: Config, paths: Paths) -> OwnFolders:
-    """What must never be a guest's. A file that ``--config`` names is, the folder that it lies in is not."""
+    """What no guest may ever have. That includes a file that ``--config`` names, but not the folder it is in."""
     state = paths.state
     found = [("the console's state", state), _config_file(paths)]
     found += [("the console's state", one) for one in _links_in(state)]
@@ -138,7 +138,7 @@ def own_places(config: Config, paths: Paths) -> OwnFolders:
 
 
 def _used(config: Config) -> Iterator[tuple[str, Path]]:
-    """What the console runs, or is led by."""
+    """What the console runs, or reads to decide what to do."""
     yield from _sockets()
     yield "the console's own program", Path(__file__).parents[1]
     yield "the console's own program", Path(sysconfig.get_path("purelib"))
@@ -153,7 +153,7 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
 
 
 def _sockets() -> Iterator[tuple[str, Path]]:
-    """What makes whoever reaches it as good as the user: an engine, the agent with the keys, the shells in tmux."""
+    """Sockets through which anybody can act as the user: an engine, the agent with the keys, the shells in tmux."""
     for what, path in (
         ("an engine's socket", "/var/run/docker.sock"),
         ("an engine's socket", os.environ.get("DOCKER_HOST", "").removeprefix("unix://")),

@@ -33,9 +33,9 @@ _LONGEST = 4 << 20
 
 
 class ViewOptions(Struct, frozen=True, kw_only=True):
-    """One ``[tui.views.NAME]`` table: what the list shows, and how. ``sort`` is a column, with ``-`` from the largest.
+    """One ``[tui.views.NAME]`` table: what the list shows, and how. ``sort`` is a column; ``-`` puts the largest first.
 
-    What is empty stays as it is by itself: no filter, no groups, newest first, the columns that are chosen anyway.
+    An empty field keeps the default: no filter, no groups, newest first, the columns that are chosen automatically.
     """
 
     filter: str = ""
@@ -127,13 +127,13 @@ class Config(Struct, frozen=True, kw_only=True):
 
 
 class Paths(Struct, frozen=True):
-    """Where the console keeps things. ``state`` is 0700, and nobody else's."""
+    """Where the console keeps its files. ``state`` has mode 0700 and belongs to nobody else."""
 
     config_file: Path
     state: Path
 
     def make_private(self) -> None:
-        """Make the state folder, for its owner alone. Where that fails reads go on; the first write says why."""
+        """Make the state folder, for its owner only. If that fails, reads still work, and the first write says why."""
         with contextlib.suppress(OSError):
             for folder in (*reversed(self.state.parents), self.state):  # of a mode of ours, whatever the umask
                 if not folder.exists():
@@ -215,7 +215,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def refuse_strangers(what: str, path: Path) -> None:
-    """Raise ConfigError where another user of this machine could change what is there: it decides what is run."""
+    """Raise ConfigError if another user of this machine could change what is there, because it decides what is run."""
     if why := another_hand(path):
         raise ConfigError(
             f"{what} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
@@ -276,7 +276,7 @@ def _is_table(kind: Any) -> bool:
 
 
 def _renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """``from`` is a word of Python: in the Struct it is ``source``."""
+    """``from`` is a keyword in Python, so the Struct calls it ``source``."""
     tables = data.get("secrets")
     if not isinstance(tables, dict):
         return data

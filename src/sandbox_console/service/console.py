@@ -56,8 +56,8 @@ T = TypeVar("T")
 class Console:
     """One console. Made by :func:`sandbox_console.service.open_console`, which closes it as well.
 
-    Reads go straight to the backends; every change goes through the gate. What it started it owns:
-    closing a view ends nothing, closing the console cancels what is in flight and records that.
+    Reads go straight to the backends; every change goes through the gate. The console owns what it started:
+    closing a view ends nothing; closing the console cancels what is in flight and records that.
     """
 
     def __init__(
@@ -102,20 +102,20 @@ class Console:
         return self.config.policy.read_only
 
     async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """All sandboxes now, and the health of each backend asked."""
+        """All sandboxes now, and the health of each backend that was queried."""
         return await self.fleet.listing(backend)
 
     def list_as_answered(
         self, backend: str = "", patience_s: float = 0.0
     ) -> AsyncGenerator[tuple[tuple[Sequence[Sandbox], Sequence[BackendHealth]], Sequence[tuple[str, str]]], None]:
-        """As ``list``, in parts as they come, each with the (backend, host) pairs still waited for.
+        """Like ``list``, but in parts as they arrive, each with the (backend, host) pairs that have not answered yet.
 
-        First of all that answer within ``patience_s`` seconds, then of each as it does.
+        The first part has all that answer within ``patience_s`` seconds; the others follow one by one.
         """
         return self.fleet.as_answered(backend, patience_s)
 
     def healths(self, places: Sequence[tuple[str, str]]) -> AsyncGenerator[BackendHealth, None]:
-        """Each place's health in this order, all asked at once; those last that were silent the last time."""
+        """Each place's health, in this order. All are queried at once; those that were silent last time come last."""
         return self.fleet.healths(places)
 
     async def find(self, name: str, *, changing: bool = False, only_answering: bool = False) -> Sandbox:
@@ -128,17 +128,17 @@ class Console:
     async def find_all(
         self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
     ) -> Sequence[Found | ConsoleError]:
-        """What each NAME means, or why that is not known; one list of each host for all. See ``Fleet.find``."""
+        """What each NAME means, or why that is not known. Lists each host once for all. See ``Fleet.find``."""
         return await self.fleet.find(names, changing=changing, only_answering=only_answering)
 
     async def refuse_held(self, name: str) -> None:
-        """Raise Conflict where a host that does not answer held this name: there would be two when it is back."""
+        """Raise Conflict if a host that does not answer had this name: there would be two when it is back."""
         for health in await self.fleet.holders(name):
             text = f"{place(health)} does not answer and held {name!r}: {health.reason}"
             raise Conflict(text, hint="choose another name, or give --only-answering")
 
     def tell_once(self, health: BackendHealth) -> bool:
-        """Whether nobody was told yet that a backend cannot work here; from now on they were."""
+        """Whether it was not yet reported that a backend cannot work here; from now on it counts as reported."""
         return self.fleet.names.tell_once((health.backend, health.host))
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
@@ -151,7 +151,7 @@ class Console:
         return self.fleet.keys
 
     async def health(self) -> Sequence[BackendHealth]:
-        """Every backend's health, asked now."""
+        """Every backend's health, queried now."""
         return await self.fleet.health()
 
     async def capabilities(self, backend: str, host: str) -> Capabilities:
@@ -159,14 +159,14 @@ class Console:
         return (await self.fleet.use(backend, host)).capabilities()
 
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
-        """What a backend finds on the machine it works on; empty where it has nothing to look at."""
+        """What a backend finds on the machine it works on; empty if it has nothing to check."""
         found = await self.fleet.use(backend, host)
         return await found.diagnose() if isinstance(found, Diagnosable) else ()
 
     async def ground(self) -> GuestFolders:
-        """The folders of this machine that guests can change, for who opens files here: see ``hostfs``.
+        """The folders of this machine that guests can change, for a caller that opens files here: see ``hostfs``.
 
-        A backend that does not answer costs a second. Raises ConfigError where the console's own state is a guest's.
+        A backend that does not answer costs a second. Raises ConfigError if the console's own state belongs to a guest.
         """
         return await self._shares.ground()
 
@@ -177,9 +177,9 @@ class Console:
         return self.hub.subscribe()
 
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
-        """Publish samples of just these sandboxes: the running ones on screen; of all others now and then.
+        """Publish samples of these sandboxes, the running ones on screen, all the time, and of the others now and then.
 
-        ``rest_soon``: the others too are sorted or filtered by their samples; see service/reads/stats_sweep.py.
+        ``rest_soon``: the others are sorted or filtered by their samples, too; see service/reads/stats_sweep.py.
         """
         self._stats.show(refs, rest_soon=rest_soon)
 
@@ -190,7 +190,7 @@ class Console:
             yield stats
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of a sandbox's output, known secrets masked, else the bytes as they were written."""
+        """Batches of a sandbox's output: the bytes as they were written, but with known secrets masked."""
         return self._logs.read(ref, query)
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
@@ -230,17 +230,17 @@ class Console:
         return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
-        """What may not be meant by a spec: secrets that nothing keeps to their hosts, and egress that is too wide."""
+        """What a spec may not intend: secrets that nothing restricts to their hosts, and egress that is too wide."""
         return [*self.secrets.notes(spec, backend, host), *advice(spec.egress)]
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
-        """What the policy says to an action, without doing it."""
+        """What the policy says about an action, without doing it."""
         return await self._admission.decide(action, target)
 
     # Changes
 
     def give_secret(self, name: str, secret: Secret) -> None:
-        """Know a secret by value, for as long as this console is open. Raises SecretError, Conflict."""
+        """Add a secret by value, for as long as this console is open. Raises SecretError, Conflict."""
         self._vault.give(name, secret)
 
     def perform(self, action: Action, *, consent: Consent = Consent(), io: ExecIO | None = None) -> Operation:  # noqa: B008 - frozen
@@ -258,9 +258,9 @@ class Console:
                 self.hub.publish(Changed(self.holds.marked(found)))
 
     async def refuse(self, action: Action, why: ConsoleError) -> NoReturn:
-        """Record an action that a server does not let a caller do, and raise ``why`` with the row's id.
+        """Record an action that a server does not allow its caller, and raise ``why`` with the row's id.
 
-        ``why`` is Denied for a row that says denied. Raises AuditUnavailable where there can be no row.
+        A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
         await self._performer.refuse(action, why)
         raise why
@@ -287,7 +287,7 @@ class Console:
         return task
 
     async def close(self) -> None:
-        """Cancel what is in flight (each is recorded as cancelled), end shells, let go of the backends."""
+        """Cancel what is in flight (each action is recorded as cancelled), end the shells and close the backends."""
         for task in self._operations:
             task.cancel()
         await asyncio.gather(*self._operations, return_exceptions=True)
@@ -303,5 +303,5 @@ class Console:
             await self.trail.close()
 
     async def _look(self, action: Exec, io: ExecIO) -> ActionResult:
-        """A command whose output nobody is shown, so it is not masked: how the scan for leaks looks into a sandbox."""
+        """Run a command whose output is shown to nobody, so that it is not masked. The scan for leaks uses it."""
         return await self._performer.perform(action, Consent(), io, Operation(action), Redactor())

@@ -1,4 +1,4 @@
-"""The process that ends sandboxes whose time ran out: it makes the backend and puts each end into the audit log."""
+"""The process that ends sandboxes whose time has run out. It opens the backend and audits each end."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.config import find_paths, load
 
 LOG_S = 10.0
-"""How long the log may take before an end is made without it, to be recorded later."""
+"""How long to wait for the log before a sandbox is ended without it, which is then recorded later."""
 
 _LOG_FAILS = (AuditUnavailable, TimeoutError)
 
 
 def main(backend: str, host: str, folder: str, engine: str, lock: int) -> int:
-    """Keep one engine's sandboxes to their lifetimes; ``lock`` proves that no other process does."""
+    """Hold one engine's sandboxes to their lifetimes. ``lock`` proves that no other process does."""
     os.set_inheritable(lock, False)
     os.umask(0o077)
     for signum in (signal.SIGINT, signal.SIGHUP):
@@ -53,13 +53,13 @@ async def _keep(name: str, host: str, folder: Path, engine: str) -> None:
 
 
 def _log_beside(backend: str, folder: Path) -> Path | None:
-    """The audit log of the console whose state the folder is in; None where no console of this environment has it."""
+    """The audit log of the console whose state the folder is in; None if no console of this environment has it."""
     paths = find_paths()
     return paths.audit_db if paths.backend(backend) == folder else None
 
 
 class Recorder:
-    """Ends on record. The log is open no longer than that takes, so that it is rotated and cleaned as ever."""
+    """Records ends. The log is open only while one is written, so that it is rotated and cleaned as usual."""
 
     def __init__(self, path: Path | None, actor: str) -> None:
         self._path, self._actor = path, actor

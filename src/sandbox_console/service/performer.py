@@ -1,4 +1,4 @@
-"""Carries out an action: checked, recorded by the gate, done by a backend, and undone if nobody would know of it."""
+"""Carries out an action: checked, recorded by the gate, done by a backend, and undone if nobody would learn of it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NoteEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 class Performer:
-    """Carries actions out, one call an action. Nothing is changed but through its gate."""
+    """Carries out actions, one per call. Nothing is changed except through its gate."""
 
     def __init__(
         self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
@@ -67,7 +67,7 @@ class Performer:
     ) -> ActionResult:
         """Carry an action out. Raises what went wrong, after its row was written.
 
-        ``operation`` is told of progress. ``mask`` hides secrets in the output; by default all that are known.
+        ``operation`` receives the progress. ``mask`` hides secrets in the output, by default all known ones.
         """
         request = await self._admission.request(action, consent)
         made: list[SandboxRef] = []
@@ -82,7 +82,7 @@ class Performer:
         try:
             return await self._gate.run(request, effect, _row_end)
         except asyncio.CancelledError:
-            for ref in made:  # it was there already, and nobody was told
+            for ref in made:  # it existed already, and nobody had learned of it
                 await run_to_completion(self._take_back(ref))
             raise
         finally:
@@ -110,9 +110,9 @@ class Performer:
         return result
 
     async def refuse(self, action: Action, why: ConsoleError) -> None:
-        """Record an action that a server does not let a caller do; the gate raises ``why`` with the row's id.
+        """Record an action that a server does not allow its caller; the gate raises ``why`` with the row's id.
 
-        ``why`` is Denied for a row that says denied. Raises AuditUnavailable where there can be no row.
+        A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
         asked = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
         await self._gate.run(asked, _nothing, _row_end)
@@ -161,7 +161,7 @@ class Performer:
         return note
 
     async def _take_back(self, ref: SandboxRef) -> None:
-        """Remove what a create made that was cancelled after its last step; on record as a removal."""
+        """Remove what a create has made that was cancelled after its last step; this is recorded as a removal."""
         action = Remove(ref, force=True)
         backend = await self._fleet.use(ref.backend, ref.host)
 
@@ -171,11 +171,11 @@ class Performer:
             note_after(self._fleet.names, action)
             return ActionResult(permit.audit_id, ref)
 
-        with suppress(ConsoleError):  # the cancellation is what is told
+        with suppress(ConsoleError):  # the cancellation is what is reported
             await self._gate.run(Request(action, ref.backend, None, Allow()), effect, _row_end)
 
     async def _give_workspace(self, request: Request) -> None:
-        """Refuse a workspace that no guest may have by now; note one that may, before it is given."""
+        """Refuse a workspace that no guest may have by now; note an allowed one before it is given."""
         action, spec = request.action, _spec_of(request)
         if spec is None:
             return
@@ -190,7 +190,7 @@ async def _nothing(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
 
 
 def _spec_of(request: Request) -> SandboxSpec | None:
-    """What the sandbox will be that a request makes or starts; None where it does neither."""
+    """The spec of the sandbox that a request makes or starts; None if it does neither."""
     match request.action:
         case Create(spec=spec) | Update(spec=spec):
             return spec
@@ -208,7 +208,7 @@ def _workspace_of(action: Create | Update | Remove, target: Sandbox | None) -> s
 
 
 def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[str]:
-    """The secrets of a sandbox that is entered without them: they cannot be read here."""
+    """The secrets that a sandbox is entered without, because they cannot be read here."""
     names = target.spec.secrets if target and target.spec else ()
     return [name for name in names if name not in {one.name for one in secrets}]
 

@@ -23,13 +23,13 @@ READING: tuple[McpTool, ...] = ("list", "inspect", "logs", "why", "denied")
 
 
 class ApiOptions(Struct, frozen=True, kw_only=True):
-    """The ``[api]`` table: what agents may ask for over HTTP.
+    """The ``[api]`` table: what agents may request over HTTP.
 
-    ``images`` are shell patterns of what a caller may name. A caller has the template ``template``, or one of ``allow``
-    where a label ``template`` names it; the template says what callers cannot: secrets, egress and, where it has one,
-    the image that is taken in place of the one named. ``max_sandboxes`` are for all, ``max_per_bucket`` for one
-    workspace; ``max_calls`` of one workspace run at a time. With ``grants = "optional"`` a token alone will do.
-    ``workspaces`` is a folder with a folder for each bucket, which its sandboxes have as /workspace.
+    ``images`` are shell patterns of the images that a caller may name. A caller gets the template ``template``, or one
+    of ``allow`` if a label ``template`` names it. The template sets what callers cannot: secrets, egress and, if it has
+    one, the image, which then replaces the named one. ``max_sandboxes`` is the limit for all, ``max_per_bucket`` for
+    one workspace, and ``max_calls`` of one workspace run at a time. With ``grants = "optional"`` a token alone is
+    enough. ``workspaces`` is a folder with a folder for each bucket, which its sandboxes see as /workspace.
     """
 
     backend: str = ""
@@ -48,7 +48,7 @@ class ApiOptions(Struct, frozen=True, kw_only=True):
 
 
 class ServeTable(Struct, frozen=True, kw_only=True):
-    """The ``[serve]`` table: what ``serve`` takes where its options do not say otherwise. Times are as in 8h or 90s."""
+    """The ``[serve]`` table: the defaults for the options of ``serve``. Times are written like 8h or 90s."""
 
     open: bool = False
     hostname: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class ServeTable(Struct, frozen=True, kw_only=True):
 class McpOptions(Struct, frozen=True, kw_only=True):
     """The ``[mcp]`` table: the tools there are, the templates to create from, and which sandboxes are seen.
 
-    ``labels`` are ``KEY=VALUE``, all of which a sandbox must have to be seen; those that a tool creates get them.
+    ``labels`` are ``KEY=VALUE`` pairs. A sandbox must have all of them to be seen; those that a tool creates get them.
     """
 
     backend: str = ""
@@ -76,12 +76,12 @@ class McpOptions(Struct, frozen=True, kw_only=True):
 
 
 def from_template(templates: Mapping[str, Mapping[str, Any]], template: str, name: str) -> SandboxSpec:
-    """A spec of a ``[templates.NAME]`` table; of none where ``template`` is empty. Raises InvalidSpec."""
+    """A spec from a ``[templates.NAME]`` table, or from none if ``template`` is empty. Raises InvalidSpec."""
     return SandboxSpec.from_dict({**(templates[template] if template else {}), "name": name})
 
 
 def template_problem(templates: Mapping[str, Mapping[str, Any]], template: str) -> str:
-    """What is wrong with a template, in words; empty when nothing is."""
+    """What is wrong with a template, in words; empty if nothing is."""
     if "name" in templates[template]:
         return "name: a template has none of its own"
     try:
@@ -92,5 +92,5 @@ def template_problem(templates: Mapping[str, Mapping[str, Any]], template: str) 
 
 
 def with_labels(spec: SandboxSpec, labels: Mapping[str, str]) -> SandboxSpec:
-    """The spec with these labels over its own."""
+    """The spec with these labels added; they override its own."""
     return structs.replace(spec, labels={**spec.labels, **labels})

@@ -1,7 +1,8 @@
-"""Tokens for those who are not at this machine's command line: the page, the HTTP API and MCP, in one file.
+"""Tokens for callers that are not at this machine's command line (the page, the HTTP API and MCP), in one file.
 
-A token is 256 random bits, so its SHA-256 is kept and no slow hash such as Argon2: nobody can guess 256 bits, however
-fast the guesses are, while 50 ms of Argon2 for each call would let whoever sends wrong tokens keep the server busy.
+A token is 256 random bits, so its SHA-256 is stored and not a slow hash such as Argon2: nobody can guess 256 bits,
+however fast the guesses are, while 50 ms of Argon2 for each call would let anybody who sends wrong tokens keep the
+server busy.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MOST_BYTES = 4 << 20
 
 
 class Token(Struct, frozen=True):
-    """One token as it is kept. ``sha256`` is of the whole token; ``expires_at`` in Unix seconds, None for never."""
+    """A stored token. ``sha256`` is of the whole token; ``expires_at`` is in Unix seconds, None for never."""
 
     id: str
     name: str
@@ -44,7 +45,7 @@ class Token(Struct, frozen=True):
     expires_at: float | None = None
 
     def valid(self, now: float) -> bool:
-        """Whether its time has not run out."""
+        """Whether it has not expired."""
         return self.expires_at is None or now < self.expires_at
 
 
@@ -54,7 +55,7 @@ class _File(Struct, forbid_unknown_fields=True):
 
 
 class Tokens:
-    """The file of tokens, read again when it has changed: a token that is removed is refused from then on."""
+    """The file of tokens. It is read again when it has changed, so that a removed token is refused from then on."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -63,12 +64,12 @@ class Tokens:
         self._tokens: dict[str, Token] = {}
 
     def every(self) -> Sequence[Token]:
-        """All that are kept, oldest first. Raises ConfigError for a file that others could read or change."""
+        """All stored tokens, oldest first. Raises ConfigError for a file that others could read or change."""
         self._read()
         return list(self._tokens.values())
 
     def find(self, text: str, scope: Scope) -> Token | None:
-        """The token with this text, where it is valid for a scope. Raises ConfigError."""
+        """The token with this text, if it is valid for a scope. Raises ConfigError."""
         self._read()
         parts = _TEXT.match(text)
         known = self._tokens.get(parts[1]) if parts else None
@@ -76,7 +77,7 @@ class Tokens:
         return known if known and same and scope in known.scopes and known.valid(self._clock()) else None
 
     def add(self, name: str, scopes: Sequence[str], lifetime_s: float | None = None) -> tuple[Token, str]:
-        """Make a token; its text is given once and kept nowhere. Raises UsageError, Conflict, ConfigError."""
+        """Make a token. Its text is returned once and stored nowhere. Raises UsageError, Conflict, ConfigError."""
         if not _NAME.match(name):
             raise UsageError(f"{name!r} is not a name for a token", hint="letters, digits, '-', '_' and '.'")
         chosen = tuple(one for one in SCOPES if one in scopes)
@@ -94,7 +95,7 @@ class Tokens:
         return made, text
 
     def remove(self, name: str) -> Token:
-        """Take a token away, by name or id. Raises NotFound, ConfigError."""
+        """Remove a token, by name or id. Raises NotFound, ConfigError."""
         with self._locked():
             for one in self._tokens.values():
                 if name in (one.name, one.id):
@@ -135,7 +136,7 @@ class Tokens:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among those who write, from the reading to the writing. Raises ConfigError."""
+        """Keep other writers out from the read to the write. Raises ConfigError."""
         lock = self._path.with_suffix(".lock")
         try:
             opened = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -11,7 +11,7 @@ from sandbox_console.model.sandbox import Exit
 
 
 class FakeAttached:
-    """Output is what ``FakeBackend.say`` lets the process write; ``typed`` is all that was sent to it."""
+    """Its output is what ``FakeBackend.say`` makes the process write. ``typed`` is everything that was sent to it."""
 
     def __init__(self) -> None:
         self.typed = b""
@@ -25,7 +25,7 @@ class FakeAttached:
                 self._out.put_nowait((item.stream, item.data))
 
     def end(self, end: Exit | None) -> None:
-        """The process has ended."""
+        """Note that the process has ended."""
         if not self._end.done():
             self._end.set_result(end or Exit())
             self._out.put_nowait(None)
@@ -39,11 +39,11 @@ class FakeAttached:
             self.typed += data
 
     async def close_stdin(self) -> None:
-        """Nothing waits for its end."""
+        """Do nothing: nothing waits for the end of the input."""
 
     async def wait(self) -> Exit:
         return await shielded(self._end)
 
     async def kill(self) -> None:
-        """Let go; the process lives on."""
+        """Detach; the process keeps running."""
         self.end(Exit())

@@ -1,4 +1,4 @@
-"""A backend in memory, for snapshots and for faults: never registered, handed to ``open_console(backends=...)``."""
+"""A backend in memory for snapshots and faults; never registered, but passed to ``open_console(backends=...)``."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["EVERYTHING", "FakeBackend", "Within"]
 class FakeBackend(FakeGuest, FakeImages):
     """The whole Backend protocol, and every ability, on plain dictionaries.
 
-    ``sandboxes`` are there from the start; ``logs`` and ``stats`` are scripts by sandbox id (the last sample is
-    repeated); ``faults`` maps a method's name to an exception that it raises or to seconds that it takes;
-    ``dead`` makes everything raise BackendUnreachable. ``images``, where given, are the only ones to create from.
-    ``within`` is what is inside the sandboxes. The clock stands still unless it is moved; ids come from ``seed``.
+    ``sandboxes`` exist from the start. ``logs`` and ``stats`` are scripts by sandbox id (the last sample is repeated).
+    ``faults`` maps a method's name to an exception that it raises or to seconds that it takes. ``dead`` makes
+    everything raise BackendUnreachable. ``images``, if given, are the only ones to create from. ``within`` is what is
+    inside the sandboxes. The clock stands still unless it is moved; ids come from ``seed``.
     """
 
     # Reading
@@ -175,7 +175,7 @@ class FakeBackend(FakeGuest, FakeImages):
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         await self._meet(permit, "update")
-        if self._get(ref).spec is not None:  # of another tool's nothing is kept that a list would show
+        if self._get(ref).spec is not None:  # of another tool's sandbox, nothing is stored that a list would show
             await self._change(ref, spec=spec, labels=dict(spec.labels))
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> FakeProcess:

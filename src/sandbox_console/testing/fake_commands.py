@@ -27,7 +27,7 @@ class FakeProcess:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
         return not self._end.done()
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
@@ -54,7 +54,7 @@ class FakeProcess:
     def _finish(self, end: Exit) -> None:
         if not self._end.done():
             self._end.set_result(end)
-        with contextlib.suppress(asyncio.QueueEmpty):  # whoever waits to write must not wait for ever
+        with contextlib.suppress(asyncio.QueueEmpty):  # a waiting writer must not wait for ever
             while True:
                 self._stdin.get_nowait()
 

@@ -28,10 +28,10 @@ EVERYTHING = Capabilities(frozenset(Capability))
 
 
 class Within(Struct):
-    """What is in fake sandboxes, by sandbox id, and on the backend beside them.
+    """The contents of fake sandboxes, by sandbox id, and of their backend.
 
-    ``files`` are added to the image's; ``processes`` are told instead of what really runs; ``happenings`` and
-    ``egress`` are what came before; ``images`` and ``snapshots`` are there from the start.
+    ``files`` are added to the image's. ``processes`` are reported instead of what really runs. ``happenings`` and
+    ``egress`` are earlier events and records. ``images`` and ``snapshots`` exist from the start.
     """
 
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Within(Struct):
 
 
 class FakeImageStore(Struct):
-    """A snapshot and what it holds; one that was there from the start holds nothing to restore."""
+    """A snapshot and its contents. One that exists from the start has nothing to restore."""
 
     snapshot: Snapshot
     sandbox: Sandbox | None = None
@@ -51,7 +51,7 @@ class FakeImageStore(Struct):
 
 
 class FakeCore:
-    """Plain dictionaries, and whoever is told when they change."""
+    """Plain dictionaries, and the watchers that are notified when they change."""
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class FakeCore:
     # By hand, in a test
 
     async def tell(self, event: BackendEvent) -> None:
-        """Pass an event to whoever watches, and wake whoever follows logs."""
+        """Pass an event to all watchers, and wake all followers of logs."""
         for queue in self._watchers:
             queue.put_nowait(event)
         await self._wake()
 
     async def say(self, ref: SandboxRef, *items: LogItem) -> None:
-        """Let the sandbox's main process write."""
+        """Make the sandbox's main process write."""
         self._logs.setdefault(ref.id, []).extend(items)
         for attached, id_ in self._attached.items():
             if id_ == ref.id:
@@ -121,12 +121,12 @@ class FakeCore:
         await self._wake()
 
     async def happen(self, ref: SandboxRef, what: str, detail: str = "", **attributes: str) -> None:
-        """Let something happen to a sandbox, as ``happenings`` tells it."""
+        """Make something happen to a sandbox, which ``happenings`` then reports."""
         self._happened.setdefault(ref.id, []).append(Happening(self._clock(), what, detail, attributes))
         await self._wake()
 
     async def record(self, ref: SandboxRef, *records: EgressRecord) -> None:
-        """Let a gateway decide, as ``egress_records`` tells it."""
+        """Make a gateway decide, which ``egress_records`` then reports."""
         self._egress.setdefault(ref.id, []).extend(records)
         await self._wake()
 
@@ -183,7 +183,7 @@ class FakeCore:
         return sandbox
 
     def _tree(self, id_: str) -> Tree:
-        """A sandbox's root, made from its image when first asked for."""
+        """A sandbox's root, made from its image when first needed."""
         if id_ not in self._trees:
             self._trees[id_] = self._base(id_).copy()
         return self._trees[id_]
@@ -194,7 +194,7 @@ class FakeCore:
         return self._image_trees.setdefault(image, base_tree((sandbox and sandbox.created_at) or self._clock()))
 
     def _have(self, name: str, tree: Tree | None = None) -> Image:
-        """An image of that name: the one that is there, or a new one."""
+        """An image of that name, the existing one or a new one."""
         found = next((one for one in self._images.values() if name in one.names), None)
         if found is None or tree is not None:
             tree = tree or base_tree(self._clock())
@@ -215,7 +215,7 @@ class FakeCore:
 
 
 def image_id(name: str) -> str:
-    """An image's id: the same for the same name in every run."""
+    """An image's id, which is equal for equal names in every run."""
     return "sha256:" + hashlib.sha256(name.encode()).hexdigest()
 
 
@@ -229,7 +229,7 @@ class Clock:
         return self.at
 
     def advance(self, seconds: float) -> None:
-        """Move on."""
+        """Move the clock forward."""
         self.at += seconds
 
 
@@ -244,7 +244,7 @@ class Ids:
 
 
 Fault = BaseException | float
-"""What a verb meets: an exception that it raises, or seconds that it takes."""
+"""The fault of a verb: an exception that it raises, or seconds that it takes."""
 
 
 class Faults:
@@ -256,7 +256,7 @@ class Faults:
         self.reason = reason or "the fake backend is dead"
 
     async def meet(self, verb: str) -> None:
-        """Let the verb meet its fault. Raises it, or BackendUnreachable where the backend is dead."""
+        """Apply the verb's fault. Raises it, or BackendUnreachable if the backend is dead."""
         if self.dead:
             raise BackendUnreachable(f"the backend does not answer: {self.reason}", hint="revive it")
         fault = self.verbs.get(verb)

@@ -27,7 +27,7 @@ class Node(Struct, frozen=True):
 
 
 class Tree:
-    """Absolute, normalised paths to nodes; the parents of each path are there."""
+    """Maps absolute, normalised paths to nodes. The parents of each path exist."""
 
     def __init__(self, files: Mapping[str, bytes] | None = None, at: float = 0.0) -> None:
         self._at = at
@@ -36,7 +36,7 @@ class Tree:
             self.put(path, Node(FileKind.FILE, data, modified_at=at))
 
     def copy(self) -> Tree:
-        """A copy of the nodes; a change in one is not in the other."""
+        """An independent copy of the nodes."""
         other = Tree(at=self._at)
         other.nodes = dict(self.nodes)
         return other
@@ -52,7 +52,7 @@ class Tree:
         self.nodes[path] = node
 
     def resolve(self, path: str) -> str:
-        """The path with its links followed. Raises NotFound; Conflict for a path that is not absolute."""
+        """The path with its links followed. Raises NotFound, and Conflict for a path that is not absolute."""
         if not path.startswith("/"):
             raise Conflict(f"{path!r} is not an absolute path")
         left, found, links = path.strip("/").split("/") if path.strip("/") else [], "/", 0
@@ -85,14 +85,14 @@ class Tree:
         return [self.info(one) for one in inside]
 
     def directory(self, path: str) -> str:
-        """The real path of a directory. Raises NotFound, Conflict where it is none."""
+        """The real path of a directory. Raises NotFound, and Conflict if it is not a directory."""
         real = self.resolve(path)
         if self.nodes[real].kind is not FileKind.DIRECTORY:
             raise Conflict(f"{path} is not a directory")
         return real
 
     def pack(self, path: str) -> Iterator[bytes]:
-        """A tar of a path and all below it, by its last component, which stays a link where it is one."""
+        """A tar of a path and everything below it, named by its last component, which stays a link if it is one."""
         folder, name = posixpath.split(path.rstrip("/"))
         real = posixpath.join(self.resolve(folder or "/"), name) if name else "/"
         if real not in self.nodes:
@@ -129,7 +129,7 @@ class Tree:
 
 
 def base_tree(at: float) -> Tree:
-    """What every fake image holds."""
+    """The contents of every fake image."""
     tree = Tree({"/etc/hostname": b"fake\n", "/etc/passwd": b"root:x:0:0:root:/root:/bin/sh\n"}, at)
     for name in ("/bin", "/root", "/usr/bin", "/workspace"):
         tree.put(name, Node(FileKind.DIRECTORY, mode=0o755, modified_at=at))

@@ -48,7 +48,7 @@ class FakeGuest(FakeCore):
         self._tree(ref.id).unpack(path, bytes(found))
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
-        """The scripted ones; else the main process and the commands beside it."""
+        """The scripted processes, or else the main process and the commands beside it."""
         await self._look("processes", ref)
         sandbox = self._require(ref, Status.RUNNING)
         if ref.id in self._processes:
@@ -116,7 +116,7 @@ class FakeGuest(FakeCore):
             yield one
 
     async def _feed(self, found: list[T], ref: SandboxRef, since: float | None, follow: bool) -> AsyncIterator[T]:
-        """What is in a list, and with ``follow`` what comes into it, for as long as the sandbox is there."""
+        """Yield what is in a list, and with ``follow`` what is added to it for as long as the sandbox exists."""
         seen = 0
         while True:
             new, seen = found[seen:], len(found)

@@ -34,7 +34,7 @@ class FakeImages(FakeCore):
         return [structs.replace(one, used_by=len(self._users(one))) for one in self._images.values()]
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
-        """A name that ends in ``:missing`` is not there, as in no registry."""
+        """Pull an image. A name that ends in ``:missing`` does not exist, as if no registry had it."""
         await self._meet(permit, "pull_image")
         if name.endswith(":missing"):
             raise NotFound(f"no registry has {name}", hint="look at the name and the tag")

@@ -1,4 +1,4 @@
-"""A terminal that echoes: enough of a shell for screens and sessions, nothing that runs."""
+"""A terminal that echoes: enough of a shell for screens and sessions, but it runs nothing."""
 
 from __future__ import annotations
 

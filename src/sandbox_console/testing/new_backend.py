@@ -2,7 +2,7 @@
 
 Run ``sandbox-console new-backend NAME [FOLDER]``.
 
-The backend runs plain processes, keeps none of them in, and says so: the place of each is where a provider's call goes.
+The backend runs plain processes without isolation, and says so. A provider's calls go where it starts them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _FILES = {
 
 
 def write(name: str, folder: Path, ground: GuestFolders = NOBODYS) -> list[Path]:
-    """Write the files of a backend called ``name`` into a folder, none of which may be there; gives their paths.
+    """Write the files of a backend called ``name`` into a folder. None of them may exist. Returns their paths.
 
-    Raises UsageError for a name that is no module's, and where a file is in the way; OSError, Conflict.
+    Raises UsageError for a name that no module can have, and if a file is in the way; OSError, Conflict.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a backend", hint="lower case letters, digits and _: my_cloud")
@@ -49,9 +49,9 @@ def write(name: str, folder: Path, ground: GuestFolders = NOBODYS) -> list[Path]
 
 
 def tell(name: str, folder: str = "", ground: GuestFolders = NOBODYS, *, as_json: bool = False) -> str:
-    """Write a backend and give its paths, a line each; ``folder`` is one of that name where it is empty.
+    """Write a backend and return its paths, one per line. An empty ``folder`` means one of that name.
 
-    ``ground`` is what guests can change. Raises UsageError, Conflict, and ConsoleError where the folder cannot be
+    ``ground`` is what guests can change. Raises UsageError, Conflict, and ConsoleError if the folder cannot be
     written.
     """
     try:

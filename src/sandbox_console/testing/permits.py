@@ -16,7 +16,7 @@ MakePermit = Callable[[str], Awaitable[Permit]]
 
 @asynccontextmanager
 async def permit_maker(folder: Path) -> AsyncIterator[MakePermit]:
-    """``await make("create")`` gives a permit whose attempt is on record in ``folder``."""
+    """``await make("create")`` returns a permit whose attempt is on record in ``folder``."""
     journal = await Journal.open(folder / "audit" / "audit.db", actor="test")
 
     async def make(verb: str) -> Permit:
@@ -30,6 +30,6 @@ async def permit_maker(folder: Path) -> AsyncIterator[MakePermit]:
 
 @pytest.fixture
 async def permit(tmp_path: Path) -> AsyncIterator[MakePermit]:
-    """The maker of permits as a fixture."""
+    """A fixture that makes permits."""
     async with permit_maker(tmp_path) as make:
         yield make

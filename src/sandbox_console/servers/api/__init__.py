@@ -1,1 +1,1 @@
-"""The runtime that a2a_pack's HTTP client speaks to, over the console's policy, audit log and backends."""
+"""The runtime for a2a_pack's HTTP client, on top of the console's policy, audit log and backends."""

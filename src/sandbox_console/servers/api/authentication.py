@@ -1,4 +1,4 @@
-"""Who calls: a token of the console's, and the grant that an agent carries for its user."""
+"""Authenticates callers, by a token of the console and the grant that an agent carries for its user."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LONGEST = 4096
 
 
 class Unauthorized(Exception):
-    """Nobody that is known."""
+    """The caller is unknown."""
 
 
 class Forbidden(Exception):
-    """Somebody whose grant is not good."""
+    """The caller's grant is not valid."""
 
 
 class Caller(Struct, frozen=True):
-    """Who a call is from. ``bucket`` is the grant's; empty where there is no grant and the token says it all."""
+    """The sender of a call. ``bucket`` is from the grant; it is empty if there is only a token."""
 
     token: str
     subject: str
@@ -34,12 +34,12 @@ class Caller(Struct, frozen=True):
 
     @property
     def actor(self) -> str:
-        """The name in the audit log: the grant's subject, else the token's name."""
+        """The name in the audit log: the grant's subject, or else the token's name."""
         return f"a2a:{self.subject}" if self.bucket else f"token:{self.token}"
 
 
 class Callers:
-    """Knows callers by their headers. ``audience`` are the agents whose grants are accepted; empty accepts all."""
+    """Identifies callers by their headers. ``audience`` are the agents whose grants are accepted; empty accepts all."""
 
     def __init__(self, tokens: Tokens, *, grants_required: bool, audience: Sequence[str] = ()) -> None:
         self._tokens = tokens
@@ -48,7 +48,7 @@ class Callers:
         self._verify = _verifier(needed=grants_required)
 
     async def of(self, authorization: str, grant: str, *, acting: bool) -> Caller:
-        """Who sent these headers; a call that acts needs a grant. Raises Unauthorized, Forbidden."""
+        """The caller who sent these headers. A call that acts needs a grant. Raises Unauthorized, Forbidden."""
         kind, _, text = authorization.partition(" ")
         token = await asyncio.to_thread(self._tokens.find, text.strip(), "api") if kind.lower() == "bearer" else None
         if token is None:
@@ -79,7 +79,7 @@ class Callers:
 
 
 def _verifier(*, needed: bool) -> Callable[[str], Any] | None:
-    """a2a_pack's own check of a grant. Raises Unsupported, ConfigError where one is needed and cannot be had."""
+    """a2a_pack's own check of a grant. Raises Unsupported, ConfigError if it is needed and not available."""
     if not any(os.environ.get(name, "").strip() for name in _KEYS):
         if needed:
             hint = f'set {_KEYS[0]}, or [api] grants = "optional", which trusts tokens alone'

@@ -1,4 +1,4 @@
-"""From errors to answers: the status of each, one form for all, and a brake on who sends too much."""
+"""Turns errors into answers with a status and one form for all, and slows down callers that send too much."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from sandbox_console.servers.api.handlers import CALLER, answer
 from sandbox_console.servers.api.schemas import Problem
 
 OPEN = frozenset({"/healthz", "/openapi.json"})
-"""What is answered without a token."""
+"""The paths that are answered without a token."""
 
 REFUSAL_S = 1.0
-"""How long a refused caller waits for the answer: a client that only tries again costs the others next to nothing."""
+"""How long a refused caller waits for the answer, so that a client that keeps trying costs others almost nothing."""
 
 _FULL = ("api.max_sandboxes", "api.max_per_bucket")
 _ASKED_TOO_MUCH = (
@@ -52,7 +52,7 @@ _STATUS: tuple[tuple[type[ConsoleError], int], ...] = (
 
 
 class ErrorResponses:
-    """Middleware: who calls, how many calls of theirs run, and an answer for whatever goes wrong."""
+    """Middleware that identifies callers, limits their running calls, and answers errors."""
 
     def __init__(self, callers: Callers, authorities: Collection[str], max_calls: int) -> None:
         self._callers = callers
@@ -62,7 +62,7 @@ class ErrorResponses:
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def close(self) -> None:
-        """End the calls that run, and wait until what they made is gone."""
+        """End the running calls, and wait until what they made is gone."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -70,7 +70,7 @@ class ErrorResponses:
 
     @web.middleware
     async def errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Every error in one form; of an unexpected one only that there was one."""
+        """Answer every error in one form; for an unexpected one, say only that it happened."""
         try:
             return await handler(request)
         except web.HTTPException as error:
@@ -94,7 +94,7 @@ class ErrorResponses:
 
     @web.middleware
     async def enter(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Known hosts, no pages of browsers, callers with a token, each with a few calls at a time."""
+        """Accept only known hosts, no browser pages, and callers with a token, each with a few calls at a time."""
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self._authorities:
             raise web.HTTPMisdirectedRequest(text="this server does not answer to that host name")
@@ -128,7 +128,7 @@ class ErrorResponses:
 
 
 def _only(request: web.Request, name: str) -> str:
-    """A header's value; empty where it is missing, or there are several, of which a proxy may have checked another."""
+    """A header's value; empty if it is missing or repeated, because a proxy may have checked another one."""
     found = request.headers.getall(name, [])
     return found[0] if len(found) == 1 else ""
 

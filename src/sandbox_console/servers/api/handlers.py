@@ -1,4 +1,4 @@
-"""What each call of the API does, once it is known who calls."""
+"""What each call of the API does, once the caller is known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Struct)
 
 CALLER = web.RequestKey("caller", Caller)
 BODY_S = 15.0
-"""A body must have come within this."""
+"""How long a body may take to arrive."""
 
 NO_NETWORK = 126
 """The exit code of a one-shot call whose network could not be set up."""
@@ -40,7 +40,7 @@ _SHELL = "/bin/sh"
 
 
 class Calls:
-    """The handlers. ``longest_s`` is the most seconds that a command gets, however many are asked for."""
+    """The handlers. ``longest_s`` is the most seconds that a command gets, however many are requested."""
 
     def __init__(self, sandboxes: Sandboxes, longest_s: float) -> None:
         self._sandboxes = sandboxes

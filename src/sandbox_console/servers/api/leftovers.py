@@ -1,4 +1,4 @@
-"""One-shot sandboxes of servers that were killed: the next server finds and removes them."""
+"""Finds and removes the one-shot sandboxes of servers that were killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN = "a2a.run"
 
 
 class Life:
-    """A server's life, as a lock that the kernel lets go of when the process is gone, however it went."""
+    """The life of a server, as a lock that the kernel releases when the process is gone, however it ended."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,12 +29,12 @@ class Life:
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def end(self) -> None:
-        """Let go, once nothing of this server is left."""
+        """Release the lock, once nothing of this server is left."""
         self._path(self.id).unlink(missing_ok=True)
         os.close(self._file)
 
     def goes_on(self, id: str) -> bool:
-        """Whether the server with this id lives."""
+        """Whether the server with this id is alive."""
         if not id.isalnum():
             return False
         with suppress(OSError), _opened(self._path(id)) as file:
@@ -60,7 +60,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 async def sweep(console: Console, life: Life, backend: str) -> int:
-    """Remove what servers that are gone left; gives how many. What does not answer or cannot be removed stays."""
+    """Remove what dead servers left. Returns how many. What does not answer or cannot be removed stays."""
     found, _ = await console.list(backend)
     gone = 0
     for one in found:

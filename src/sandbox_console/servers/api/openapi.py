@@ -1,4 +1,4 @@
-"""The API's description in OpenAPI 3.1, made of the types that its bodies are read by."""
+"""The API's description in OpenAPI 3.1, made from the types that its bodies are parsed into."""
 
 from __future__ import annotations
 

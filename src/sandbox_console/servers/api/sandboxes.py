@@ -1,4 +1,4 @@
-"""The sandboxes of callers: whose each is, how many there may be, and what callers may ask for."""
+"""The sandboxes of callers: the owner of each, how many there may be, and what callers may request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sandbox_console.servers.api.schemas import CreateBody, RunBody
 from sandbox_console.service.server_options import from_template, with_labels
 
 OWN = "a2a."
-"""How the labels begin that callers cannot set."""
+"""The beginning of labels that callers cannot set."""
 
 _TOKEN, _SUBJECT, _BUCKET, _NAME = "a2a.token", "a2a.subject", "a2a.bucket", "a2a.name"
 _MADE_HERE = re.compile(r"sb-[0-9a-f]{12}\Z")
@@ -33,7 +33,7 @@ TEMPLATE = "template"
 
 
 class Box(Struct, frozen=True):
-    """A sandbox of a caller's."""
+    """A sandbox of a caller."""
 
     ref: SandboxRef
     name: str
@@ -48,7 +48,7 @@ class Box(Struct, frozen=True):
 
 
 class Sandboxes:
-    """What callers made, by name, over one console. ``run`` marks those that are gone after one command."""
+    """What callers made, by name, on one console. ``run`` marks those that are removed after one command."""
 
     def __init__(self, opened: service.Console, run: str) -> None:
         self._opened = opened
@@ -61,14 +61,14 @@ class Sandboxes:
         self._place: tuple[str, str] | None = None
 
     async def names(self, caller: Caller) -> list[str]:
-        """Those of the token, and with a grant only those of its agent and bucket."""
+        """The names of the token's sandboxes, with a grant only those of its agent and bucket."""
         boxes = await self._every()
         return sorted(
             one.name for one in boxes if one.token == caller.token and (not caller.bucket or one.belongs_to(caller))
         )
 
     async def box(self, name: str) -> Box:
-        """The sandbox with a name. Raises NotFound; whose it is the caller of this compares."""
+        """The sandbox with a name, whose owner the caller has to check. Raises NotFound."""
         if name not in self._boxes and _MADE_HERE.match(name):
             await self._every()
         if name not in self._boxes:
@@ -80,11 +80,11 @@ class Sandboxes:
         return SandboxHandle(self._opened, box.ref, box.name, service.Consent())
 
     def forget(self, box: Box) -> None:
-        """It is gone."""
+        """Forget a sandbox that is gone."""
         self._boxes.pop(box.name, None)
 
     async def refuse(self, action: Action, why: Denied) -> None:
-        """Record what a caller may not do, and raise why."""
+        """Record what a caller may not do, and raise ``why``."""
         await self._opened.refuse(action, why)
 
     async def create(self, caller: Caller, body: CreateBody) -> Box:
@@ -98,7 +98,7 @@ class Sandboxes:
 
     @asynccontextmanager
     async def once(self, caller: Caller, body: RunBody) -> AsyncIterator[SandboxHandle]:
-        """One for as long as the block lasts, which ends also where the caller goes away."""
+        """A sandbox for as long as the block lasts, which also ends if the caller goes away."""
         spec = self._spec(caller, body, body.labels | {RUN: self._run})
         if body.network_disabled:
             spec = structs.replace(spec, egress=())
@@ -121,9 +121,9 @@ class Sandboxes:
         )  # fmt: skip
 
     def _workspace(self, bucket: str) -> str:
-        """The bucket's folder; empty where buckets are names alone. Raises InvalidSpec where it has none.
+        """The bucket's folder; empty if buckets are only names. Raises InvalidSpec if it has none.
 
-        Callers make no folders: who holds a token alone could else fill a disk with them.
+        Callers make no folders, because anybody with only a token could fill a disk with them.
         """
         if not self._options.workspaces:
             return ""
@@ -134,7 +134,7 @@ class Sandboxes:
 
     @asynccontextmanager
     async def _room(self, caller: Caller, spec: SandboxSpec, body: CreateBody | RunBody) -> AsyncIterator[None]:
-        """Room for one more while it is made, within what callers may ask for. Raises Denied, with its row."""
+        """Reserve room for one more while it is made, within what callers may request. Raises Denied, with its row."""
         if why := self._not_allowed(caller, spec, body):
             await self._opened.refuse(await self._action(spec), why)
         async with self._counting:
@@ -174,7 +174,7 @@ class Sandboxes:
         return Create(spec, *self._place)
 
     async def _every(self) -> list[Box]:
-        """All that callers have, as the backend lists them now."""
+        """All sandboxes of callers, as the backend lists them now."""
         found, _ = await self.console.list(self._options.backend.partition("/")[0])
         boxes = [_box(one.ref, one) for one in found if one.managed and one.labels.get(_TOKEN)]
         self._boxes = {one.name: one for one in boxes}

@@ -1,4 +1,4 @@
-"""What callers of the API send and get, as types; the OpenAPI document is made of them."""
+"""The types that callers of the API send and receive. The OpenAPI document is made from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API as an aiohttp application, and its listener on an address of its own."""
+"""The API as an aiohttp application, and its listener on its own address."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MOST_BYTES = 4 << 20
 """Of a request's body."""
 
 CONNECTIONS = 512
-"""200 idle clients with two connections each, and some room."""
+"""Enough for 200 idle clients with two connections each, and some more."""
 
 
 @asynccontextmanager
 async def api(
     options: ServeOptions, port: int, console: service.Console, tokens: Tokens, say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Answer while inside. Raises ConfigError, Conflict where the port is taken, Unsupported without a2a-pack."""
+    """Serve while inside. Raises ConfigError, Conflict if the port is taken, Unsupported without a2a-pack."""
     tls = server_tls(options, known_ground(options.config))
     with listening(options, port) as held:
         authorities = held.authorities
@@ -58,7 +58,7 @@ async def application(
     """The application over a console, for as long as the block lasts. Raises ConfigError, Unsupported for grants."""
     options = console.config.api
     callers = Callers(tokens, grants_required=options.grants == "required", audience=options.audience)
-    await asyncio.to_thread(tokens.every)  # a file that cannot be used is told now
+    await asyncio.to_thread(tokens.every)  # an unusable file is reported now
     life = Life(state / "api")
     try:
         sandboxes = Sandboxes(console, life.id)

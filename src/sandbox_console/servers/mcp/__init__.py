@@ -1,1 +1,1 @@
-"""The Model Context Protocol over the console: what an assistant may see and do, within ``[mcp]``."""
+"""The Model Context Protocol for the console: what an assistant may see and do, as set in ``[mcp]``."""

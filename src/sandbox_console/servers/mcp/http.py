@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP: a listener of its own, each request on its own with a token, no sessions kept."""
+"""MCP over streamable HTTP, on its own listener. Each request stands alone with a token; there are no sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BODY_BYTES = 2 << 20
 BODY_S = 15.0
 CONNECTIONS = 256
 CALLS = 8
-"""Requests of one token at a time."""
+"""How many requests of one token run at a time."""
 
 _REFUSAL_S = 0.25
 _HEADER_BYTES = 16 * 1024
@@ -36,7 +36,7 @@ _CALLER = "sandbox_console.caller"
 
 
 class Guard:
-    """ASGI: known hosts, no other origin's page, a token, a whole body in time; a client that goes ends its request."""
+    """ASGI guard for host, origin, token and a timely body. A client that goes away ends its request."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens, scheme: str, authorities: Collection[str]) -> None:
         self._app = app
@@ -91,7 +91,7 @@ def _bearer(scope: Scope) -> str:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """All of it; None where it is too large, too slow or never comes to its end."""
+    """Read the whole body; None if it is too large, too slow or never ends."""
     found = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
@@ -107,7 +107,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 async def _until_gone(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    """Run the application; when its client goes away it is cancelled, and with it the command that it runs."""
+    """Run the application. If its client goes away, cancel it and with it the command that it runs."""
     messages: deque[Message] = deque([{"type": "http.request", "body": body, "more_body": False}])
     gone = asyncio.Event()
 
@@ -139,7 +139,7 @@ async def _answer(send: Send, status: int, text: str, *headers: tuple[bytes, byt
 
 
 class _Bounded(H11Protocol):
-    """uvicorn's protocol with a time for a request's header: it has one between requests alone."""
+    """uvicorn's protocol with a timeout for a request's header, because uvicorn has one only between requests."""
 
     _late: asyncio.TimerHandle | None = None
 
@@ -170,7 +170,7 @@ class _Bounded(H11Protocol):
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the caller's."""
+        """Leave signals to the caller."""
         yield
 
 
@@ -178,9 +178,9 @@ class _Server(uvicorn.Server):
 async def mcp(
     options: ServeOptions, port: int, console: service.Console, tokens: Tokens, say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Answer while inside. Raises ConfigError, Conflict where the port is taken."""
+    """Serve while inside. Raises ConfigError, Conflict if the port is taken."""
     tls = server_tls(options, known_ground(options.config))
-    await asyncio.to_thread(tokens.every)  # a file that cannot be used is told now
+    await asyncio.to_thread(tokens.every)  # an unusable file is reported now
     with listening(options, port) as held:
         authorities = held.authorities
         server = make(console, _actor)

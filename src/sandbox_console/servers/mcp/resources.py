@@ -1,4 +1,4 @@
-"""Resources: specs, logs and rows of the audit log, of the sandboxes that may be seen."""
+"""The resources: specs, logs and rows of the audit log of the visible sandboxes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LINES = 200
 
 
 class Resources:
-    """Each is there where the tool that tells the same is allowed."""
+    """Each resource exists if the tool that reports the same data is allowed."""
 
     def __init__(self, visible: Visible, tools: Tools) -> None:
         self._visible, self._tools = visible, tools
 
     def allowed(self) -> dict[str, Callable[..., Any]]:
-        """The address of each, and what reads it."""
+        """The address of each allowed resource, and the function that reads it."""
         every = {
             "inspect": ("sandbox://{name}/spec", self.spec),
             "logs": ("sandbox://{name}/logs", self.logs),

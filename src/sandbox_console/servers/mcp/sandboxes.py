@@ -1,4 +1,4 @@
-"""The sandboxes that MCP shows: those of this console's own that have the labels of ``[mcp]``."""
+"""The sandboxes that MCP shows: this console's own that have the labels of ``[mcp]``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service.server_options import from_template, with_labels
 
 CALLER = "mcp.caller"
-"""The label that says which caller made a sandbox."""
+"""The label that names the caller who made a sandbox."""
 
 
 class Visible:
-    """Looks names up among what may be seen, so that what may not be seen is not there."""
+    """Looks up names among the visible sandboxes, so that others do not seem to exist."""
 
     def __init__(self, opened: service.Console) -> None:
         self.opened = opened
@@ -28,12 +28,12 @@ class Visible:
         self._labels = _labels(self.options.labels)
 
     async def every(self) -> list[Sandbox]:
-        """All that may be seen."""
+        """All visible sandboxes."""
         found, _ = await self.console.list(self.options.backend.partition("/")[0])
         return [one for one in found if one.managed and self._labels.items() <= one.labels.items()]
 
     async def find(self, name: str) -> Sandbox:
-        """One by its name or full reference. Raises NotFound also for what may not be seen."""
+        """A sandbox by its name or full reference. Raises NotFound also for one that is not visible."""
         found = [one for one in await self.every() if name in (one.name, str(one.ref))]
         if len(found) > 1:
             raise UsageError("several sandboxes have that name", hint="use the ref that list gives")
@@ -42,11 +42,11 @@ class Visible:
         return found[0]
 
     def handle(self, found: Sandbox) -> SandboxHandle:
-        """The sandbox to act on, without any consent: what the policy asks about is refused."""
+        """The sandbox to act on, without any consent: what needs a confirmation by the policy is refused."""
         return SandboxHandle(self.opened, found.ref, found.name, service.Consent())
 
     async def create(self, template: str, name: str) -> SandboxHandle:
-        """Make one from a template that is allowed. Raises Denied (with a row), UsageError."""
+        """Make a sandbox from an allowed template. Raises Denied (with a row), UsageError."""
         if template not in self.options.templates:
             raise UsageError("that template is not allowed", hint=f"allowed: {', '.join(self.options.templates)}")
         if wrong := name_problem(name):
@@ -61,16 +61,16 @@ class Visible:
         return await self.console.create(spec, backend=self.options.backend)
 
     async def need_own(self, found: Sandbox, action: Action) -> None:
-        """Raise Denied, with a row, where another than the caller made a sandbox."""
+        """Raise Denied, with a row, if the caller did not make the sandbox."""
         if found.labels.get(CALLER) != acting():
             await self.refuse(action, Denied("somebody else made it, so you may not remove it", rule="mcp.own"))
 
     async def refuse(self, action: Action, why: Denied) -> NoReturn:
-        """Record what is refused, and raise why."""
+        """Record what is refused, and raise ``why``."""
         await self.opened.refuse(action, why)
 
     async def told(self, found: Sandbox) -> Mapping[str, Any]:
-        """A sandbox in short."""
+        """A summary of a sandbox."""
         return {
             "name": found.name, "ref": str(found.ref), "status": str(found.status), "image": found.image,
             "labels": dict(found.labels),

@@ -1,4 +1,4 @@
-"""The server of the official package, with the tools and resources that ``[mcp]`` allows."""
+"""A server of the official package with the tools and resources that ``[mcp]`` allows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Handler = Callable[..., Awaitable[str]]
 
 
 def make(opened: service.Console, actor_of: Callable[[Any], str]) -> MCPServer[Any]:
-    """A server over a console. ``actor_of`` gives the caller's name in the audit log for a request's context."""
+    """A server for a console. ``actor_of`` returns the caller's name in the audit log for a request's context."""
     visible = Visible(opened)
     tools = Tools(visible)
     server: MCPServer[Any] = MCPServer(
@@ -52,7 +52,7 @@ def make(opened: service.Console, actor_of: Callable[[Any], str]) -> MCPServer[A
 
 
 def _told(handler: Handler, kind: type[Exception]) -> Handler:
-    """The handler, its errors in words for who called; of an unexpected one nothing but that there was one."""
+    """The handler with its errors as text for the caller; for an unexpected error, only that there was one."""
 
     @functools.wraps(handler)
     async def call(*args: Any, **named: Any) -> str:

@@ -1,4 +1,4 @@
-"""``sandbox-console mcp``: one caller, who started it, on its standard input and output."""
+"""``sandbox-console mcp``: serves one caller, who started it, on standard input and output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox_console.service import open_console
 
 
 def need_package() -> None:
-    """Raise Unsupported where the protocol's package is not installed."""
+    """Raise Unsupported if the protocol's package is not installed."""
     try:
         import mcp.server.mcpserver  # noqa: F401
     except ImportError:
@@ -19,7 +19,7 @@ def need_package() -> None:
 
 
 def serve_stdio(config: Path | None, backend: str, *, read_only: bool) -> int:
-    """Serve until the input ends or a signal comes; returns the exit code. Raises Unsupported, ConfigError."""
+    """Serve until the input ends or a signal comes. Returns the exit code. Raises Unsupported, ConfigError."""
     need_package()
     return asyncio.run(_run(config, backend, read_only=read_only))
 

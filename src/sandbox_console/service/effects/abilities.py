@@ -137,7 +137,7 @@ class Counted:
         self._source = source
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The source's chunks."""
+        """Yield the source's chunks."""
         async for chunk in self._source:
             self.bytes += len(chunk)
             yield chunk

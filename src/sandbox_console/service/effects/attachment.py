@@ -38,7 +38,7 @@ class Attachment:
         return self._terminal is not None and self._terminal.takes_input
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Tell the process's terminal its size."""
+        """Set the size of the process's terminal."""
         if self._terminal is not None:
             await self._terminal.resize(cols, rows)
 

@@ -1,4 +1,4 @@
-"""The arguments of an effect, beside its permit."""
+"""The arguments of an effect, besides its permit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ExecIO
 
 EndSessions = Callable[[SandboxRef], Awaitable[int]]
-"""Ends the shells and forwards of a sandbox; gives how many."""
+"""Ends the shells and forwards of a sandbox, and returns how many."""
 
 
 async def _none(_: SandboxRef) -> int:
@@ -22,7 +22,7 @@ async def _none(_: SandboxRef) -> int:
 
 
 class Call(Struct, frozen=True):
-    """Everything that an effect needs beside the permit."""
+    """Everything that an effect needs besides the permit."""
 
     backend: Backend
     target: Sandbox | None

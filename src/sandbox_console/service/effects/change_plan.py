@@ -59,7 +59,7 @@ class Plan(Struct, frozen=True):
 
 
 def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, injects: Mapping[str, str]) -> Plan:
-    """The plan from a sandbox to a spec; one that another tool made is never replaced."""
+    """The plan that leads from a sandbox to a spec. A sandbox that another tool made is never replaced."""
     plan = make_plan(spec_of(sandbox), new, capabilities, injects)
     if sandbox.spec is not None:
         return plan
@@ -81,7 +81,7 @@ def _refused(change: Change, beyond: Mapping[str, str]) -> Change:
 
 
 def fixed_fields(sandbox: Sandbox, capabilities: Capabilities) -> dict[str, str]:
-    """Why each field that cannot be changed is so; empty for a sandbox of ours, which is recreated where it must be."""
+    """Why each fixed field cannot be changed; empty for a sandbox of ours, which is recreated if necessary."""
     if sandbox.spec is not None:
         return {}
     return {name: why for name in SandboxSpec.__struct_fields__ if (why := _fixed(name, capabilities))}

@@ -108,8 +108,8 @@ async def _create(action: Create, permit: Permit, call: Call) -> SandboxRef:
         call.progress("starting")
         await call.backend.start(permit, ref, call.secrets)
     except BaseException:
-        # A create that cannot start leaves nothing; one that ran and failed is there to be looked at.
-        with suppress(Exception):  # what went wrong first is what is told
+        # A create that cannot start leaves nothing behind; a sandbox that ran and failed stays, to be examined.
+        with suppress(Exception):  # the first error is the one to report
             await run_to_completion(_discard(call.backend, permit, ref))
         raise
     return ref

@@ -18,7 +18,7 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.gate.description import rule_data
 
 SETTLE_S = 5.0
-"""How long a gateway may take to go by new rules."""
+"""How long a gateway may take to apply new rules."""
 _AGAIN_S = 0.2
 
 
@@ -27,9 +27,9 @@ async def change(
 ) -> dict[str, Any]:
     """Apply the rules and ask the gateway what it decides now.
 
-    Gives ``before`` and ``after``, and for each pattern what ``checked`` says: as asked (``ok``), or which rule stands
-    in the way; of one that was taken away, whether the gateway goes by the rules that are left. ``unchecked`` is why
-    the gateway could not be asked.
+    Returns ``before`` and ``after``, and ``checked`` for each pattern: ``ok`` if it is as requested, else the rule that
+    is in the way. For a pattern that was removed, it says whether the gateway applies the remaining rules.
+    ``unchecked`` is why the gateway could not be queried.
     """
     before = (await gateway.egress(action.ref)).rules
     after = changed(before, action)
@@ -44,13 +44,13 @@ async def change(
     }
     try:
         details["checked"] = [await _check(gateway, permit, action.ref, rule, allow=allow) for rule, allow in wanted]
-    except (BackendError, Conflict) as error:  # the rules are kept: it goes by them when it runs (again)
+    except (BackendError, Conflict) as error:  # the rules are kept: it applies them when it runs (again)
         details["unchecked"] = error.message
     return details
 
 
 def _asked(action: EgressAction) -> Sequence[tuple[EgressRule, bool]]:
-    """What an action adds, and whether it is to be allowed; an allow that it denies as well waits for its time."""
+    """What an action adds, and whether that is to be allowed. An allow that it denies as well waits for its time."""
     if isinstance(action, DenyEgress):
         return [(EgressRule(pattern, Effect.DENY), False) for pattern in action.patterns]
     denied = {key_of(rule.pattern) for rule in action.add if rule.effect is Effect.DENY}

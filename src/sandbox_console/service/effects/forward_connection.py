@@ -16,15 +16,15 @@ from sandbox_console.model.sandbox import Exit
 
 _CHUNK = 64 * 1024
 LINGER_S = 10.0
-"""How long a silent server keeps a connection whose client has said all that it had to say.
+"""How long a connection stays open while its server is silent, after its client has sent everything.
 
-That it is gone for good looks the same (RFC 9293, 3.6), and a program must not stay in the sandbox for it.
+A client that is gone for good looks the same (RFC 9293, 3.6), and no program must stay in the sandbox for it.
 """
 _TICK_S = 1.0
 _END_S = 3.0
 """How long a program that has closed its output has to end by itself; docker lets its last output linger 2 s."""
 _ESTABLISHED, _CLOSED = 1, 7
-"""Of Linux's ``tcpi_state`` (netinet/tcp.h)."""
+"""Values of Linux's ``tcpi_state`` (netinet/tcp.h)."""
 
 
 class Tally(Struct):
@@ -44,10 +44,10 @@ class Connection:
         self._got = False
         self._eof = False
         self.refused = False
-        """Whether the program ended without a byte, and said that it failed: nothing answered inside."""
+        """Whether the program ended without a byte and reported a failure: nothing answered inside."""
 
     async def run(self) -> None:
-        """Pass bytes both ways, no more than a chunk in hand each, until it is over. The client's socket stays open."""
+        """Pass bytes both ways until it is over, holding at most one chunk each way. The client's socket stays open."""
         up, down, gone = (asyncio.ensure_future(work) for work in (self._up(), self._down(), self._gone()))
         ended: Exit | None = None
         try:
@@ -69,7 +69,7 @@ class Connection:
             await self._process.write(data)
             self._total.bytes_in += len(data)
             self._moved += 1
-            await asyncio.sleep(0)  # both ends may be ready at once for long: others have their turn
+            await asyncio.sleep(0)  # both ends may be ready for a long time: let others have their turn
         self._eof = True
         await self._process.close_stdin()
 
@@ -108,13 +108,13 @@ class Connection:
 
 
 def reset(client: socket.socket) -> None:
-    """Let the close of a connection be a reset, so that its client does not take it for the end of what it reads."""
+    """Make the close of a connection a reset, so that its client does not take it for the end of the data."""
     with contextlib.suppress(OSError):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _state(client: socket.socket, eof: bool) -> int:
-    """The connection's state as the kernel has it; where it does not tell, closing once the client's end was read."""
+    """The connection's state from the kernel; where that does not report it, closing once the client's end was read."""
     try:
         return client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     except (OSError, AttributeError):

@@ -1,8 +1,8 @@
 """The programs that connect to a port inside a sandbox: from its image, with stdin and stdout as the stream.
 
-They stand by how well each keeps the ends of a connection apart (tried with the programs of Debian 12): BusyBox's
-nc and Python pass on that the client writes no more, and end when the server does. bash cannot do the first, socat
-waits a while before the second, and OpenBSD's nc does not see the second until the client goes.
+Those that keep the two ends of a connection apart best come first (tried with the programs of Debian 12): BusyBox's
+nc and Python pass on that the client has stopped writing, and end when the server does. bash cannot do the first,
+socat waits a while before the second, and OpenBSD's nc does not notice the second until the client is gone.
 """
 
 from __future__ import annotations

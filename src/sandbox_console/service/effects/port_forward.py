@@ -1,4 +1,4 @@
-"""Forwards a port of a running sandbox to this machine, as long as somebody keeps it open.
+"""Forwards a port of a running sandbox to this machine, for as long as somebody keeps it open.
 
 Each connection runs one command in the sandbox, whose stdin and stdout are the stream: the sandbox needs no network
 and is not recreated. Bytes pass unchanged, and none of them is stored.
@@ -32,16 +32,16 @@ MOST = 64
 """Connections of one forward at a time, each a process in the sandbox; others wait to be accepted."""
 _BACKLOG = 128
 _LOOK_S = 1.0
-"""How often the sandbox is looked at, so that a forward does not outlive it."""
+"""How often the sandbox is checked, so that a forward does not outlive it."""
 _FULL_S = 0.2
-"""How long after an accept that failed, as for want of descriptors, the next one is tried."""
+"""How long to wait after a failed accept, for example for want of descriptors, before the next one."""
 
 
 async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
-    """Listen until closed or until the sandbox ends, which is then ``end`` in the details.
+    """Listen until closed or until the sandbox ends, which is then reported as ``end`` in the details.
 
-    Raises Conflict (the place is taken, the sandbox does not run), UsageError (no place to listen at), Unsupported
-    (the sandbox has no program that could connect).
+    Raises Conflict (the port is taken, the sandbox does not run), UsageError (it is not possible to listen there),
+    Unsupported (the sandbox has no program that could connect).
     """
     name = clean(call.target.name) if call.target else str(action.ref)
     with contextlib.closing(_bound(action.published)) as listener:
@@ -154,7 +154,7 @@ class _Answering:
         self._say(f"{self._name}: nothing answered at port {port}" if connection.refused else "")
 
     async def _watch(self) -> str:
-        """Why the sandbox is gone. If that is not known at the moment, it is asked again."""
+        """Why the sandbox is gone. If that is not known at the moment, the backend is queried again."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._doubt.wait(), _LOOK_S)

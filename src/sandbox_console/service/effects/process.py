@@ -22,7 +22,7 @@ TIMED_OUT_CODE = 124
 
 
 _LOOKS_S = (0.0, 0.05, 0.2)
-"""When a sandbox is looked at after a command was killed: its own end is known a moment later than the command's."""
+"""When a sandbox is checked after a command was killed: its own end is known a moment later than the command's."""
 
 
 class Ran(Struct):
@@ -68,7 +68,7 @@ async def run_to_end(process: Process, io: ExecIO, redactor: Redactor, timeout_s
 
 
 class _Feed:
-    """The input on its way to the command; ``problem`` is what reading it raised, after which nothing of it runs."""
+    """The input on its way to the command. ``problem`` is what reading it raised; the command is killed then."""
 
     def __init__(self, process: Process, io: ExecIO) -> None:
         self._process, self._source = process, io.stdin
@@ -82,7 +82,7 @@ class _Feed:
         finally:
             if self.problem is None:
                 await self._process.close_stdin()  # also where writing failed: a guest must not wait for more
-            else:  # no end of input: what the command has is not all that it was to get
+            else:  # no end of input: the command has not received all that it should have
                 await run_to_completion(self._process.kill())
 
     async def _next(self) -> bytes | None:

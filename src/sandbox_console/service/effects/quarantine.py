@@ -1,4 +1,4 @@
-"""Puts a sandbox into quarantine and takes it out: steps that do not depend on each other, each with its end."""
+"""Puts a sandbox into quarantine and takes it out, in steps that do not depend on each other, each with its result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AGAIN_S = 0.2
 
 
 async def quarantine(action: Quarantine, permit: Permit, call: Call, by: str) -> dict[str, Any]:
-    """Hold it, end its sessions, cut its egress and freeze it; gives the steps. Raises BackendError if none was."""
+    """Hold it, end its sessions, cut its egress and freeze it. Returns the steps. Raises BackendError if all failed."""
     cutting = _Cutting(action, permit, call, by)
     steps = [await _step(what, step) for what, step in cutting.steps()]
     if not any(step.done for step in steps):
@@ -114,7 +114,7 @@ class _Cutting:
         return await self._asked(gateway)
 
     async def _asked(self, gateway: Egress) -> str:
-        """Ask the gateway about what was allowed until it denies it. Raises TimeoutError where it goes on allowing."""
+        """Query the gateway about what was allowed until it denies that. Raises TimeoutError if it never does."""
         allowed = [rule.pattern for rule in self._hold.rules or () if rule.effect is Effect.ALLOW]
         if not self._target.status.live or not allowed:
             return "everything is denied"

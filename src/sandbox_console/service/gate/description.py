@@ -1,4 +1,4 @@
-"""Describes an action in its audit row: enough to know what was asked, never a secret's value."""
+"""Describes an action in its audit row: enough to know what was requested, but never a secret's value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def target_of(action: Action) -> str:
 
 
 def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
-    """The row's body: arguments, spec or diff, and where the request came from. Values of env are left out."""
+    """The row's body: arguments, spec or diff, and the origin of the request. Values of env are left out."""
     body: dict[str, Any] = {"origin": _origin()}
     if target is not None:
         body["name"] = target.name

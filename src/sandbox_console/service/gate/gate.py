@@ -53,17 +53,17 @@ class Consent(Struct, frozen=True):
 
 
 class Performs(Protocol):
-    """Who carries an action out through the gate: the console."""
+    """What carries an action out through the gate: the console."""
 
     def perform(self, action: Action, *, consent: Consent = ..., io: ExecIO | None = None) -> Operation:
-        """Start an action; the operation that is given tells its end."""
+        """Start an action. The returned operation reports its end."""
         ...
 
 
 class Request(Struct, frozen=True):
-    """An action with its target as found and the decision about it. ``problem`` is why it cannot even be decided.
+    """An action with the target that was found and the decision about it. ``problem`` is why there can be no decision.
 
-    ``snapshot`` is what a sandbox is to be made of.
+    ``snapshot`` is what a sandbox is to be made from.
     """
 
     action: Action
@@ -80,19 +80,19 @@ Facts = Callable[[T], tuple[Outcome, Mapping[str, Any], str]]
 
 
 class Gate:
-    """Nothing changes but through :meth:`run`."""
+    """Nothing is changed except through :meth:`run`."""
 
     def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None], rules: Rules) -> None:
         self._rules = rules
         self._trail = trail
         self._vault = vault
         self._publish = publish
-        self._key = token_bytes(32)  # of this process alone: what is hashed is told, masked, at the row's end
+        self._key = token_bytes(32)  # of this process only: the hashed words are recorded, masked, at the row's end
 
     async def run(self, request: Request, effect: Effect[T], facts: Facts[T]) -> T:
         """Carry ``effect`` out under a permit.
 
-        Raises what the effect raises, Denied or Unsupported, each with its row; AuditUnavailable, which has none.
+        Raises what the effect raises, Denied or Unsupported, each with a row, and AuditUnavailable, which has none.
         """
         try:
             journal = await self._trail.journal()
@@ -134,11 +134,11 @@ class Gate:
                 body = self._ended(request, words, body)
                 await self._finish(journal, request, permit, outcome, took, body, target)
             except AuditUnavailable:
-                if outcome is not Outcome.CANCELLED:  # a cancellation stays one, whatever the log can take
+                if outcome is not Outcome.CANCELLED:  # a cancellation stays one, even if the log cannot be written
                     raise
 
     def _ended(self, request: Request, words: Words | None, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The end's body: with what its attempt withheld where all is known by now, else nowhere a word of it."""
+        """The end's body, with what its attempt withheld if all values are known by now, else without those words."""
         mask = self._mask(request)
         ended: dict[str, Any]
         if words is None:
@@ -188,7 +188,7 @@ class Gate:
         return BackendError(f"{request.action.verb} on {request.backend} failed unexpectedly: {text}")
 
     async def _secrets(self, request: Request) -> list[ResolvedSecret]:
-        """Resolved. To enter a sandbox those will do that can be read here, unless the policy wants all of them."""
+        """Resolve the secrets. To enter a sandbox, those readable here suffice, unless the policy requires all."""
         names = self._secret_names(request)
         if not (self._rules.enter_without_secrets and request.action.verb in ("exec", "shell")):
             return await self._vault.resolve(names)
@@ -199,7 +199,7 @@ class Gate:
         return found
 
     def _secret_names(self, request: Request) -> list[str]:
-        """Those of the spec asked for; where the sandbox itself is entered, copied or started (again), its own."""
+        """The secrets of the requested spec, or the sandbox's own if it is entered, copied or started (again)."""
         action, own = request.action, request.target.spec.secrets if request.target and request.target.spec else ()
         if isinstance(action, (Create, Update)):
             gone = self._vault.undefined(own)
@@ -209,9 +209,9 @@ class Gate:
         return list(own) if action.verb in ("start", "restart", "exec", "shell", "fork") else []
 
     async def _row(self, request: Request) -> tuple[str, dict[str, Any], Words | None]:
-        """The target and the body, both masked: a name may hold a value, too; and the words that it has as hashes."""
+        """The target and the body, both masked (a name may hold a value, too), and the words hashed in the body."""
         # Known before the row is written: a value pasted into an argument must not get into the log. A keyring or a
-        # program is asked only once the attempt is on record.
+        # program is used only once the attempt is on record.
         await self._vault.learn(self._names(request), acting=False)
         told = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
         words = None
@@ -227,7 +227,7 @@ class Gate:
         return self._vault.host if hosts else self._vault.redactor.text
 
     def _names(self, request: Request) -> list[str]:
-        """Whose values may be in the words: the sandbox's own secrets, and as the policy has it all others."""
+        """The secrets whose values may be in the words: the sandbox's own, and all others if the policy says so."""
         own = self._secret_names(request)
         return own if self._rules.hash_words_for == "own" else list(dict.fromkeys([*own, *self._vault.names]))
 

@@ -18,13 +18,13 @@ REFUSED = frozenset({
     "start", "restart", "resume", "remove", "update", "rename", "exec", "shell", "attach", "forward", "upload", "fork",
     "egress",
 })  # fmt: skip
-"""Verbs that are denied while a sandbox is held: they enter it, change it, or remove the evidence."""
+"""Verbs that are denied while a sandbox is held, because they enter it, change it, or remove the evidence."""
 
 _MOST = 1 << 20
 
 
 class Holds:
-    """The holds of one state folder. A file that cannot be read holds its sandbox all the same."""
+    """The holds in one state folder. A file that cannot be read still holds its sandbox."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -53,7 +53,7 @@ class Holds:
             raise ConsoleError(f"the quarantine cannot be kept in {self._folder}: {error.strerror}") from error
 
     def drop(self, ref: SandboxRef) -> None:
-        """Hold it no longer. Raises ConsoleError."""
+        """Release a sandbox from its hold. Raises ConsoleError."""
         try:
             self._path(str(ref)).unlink(missing_ok=True)
         except OSError as error:

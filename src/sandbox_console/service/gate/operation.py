@@ -1,4 +1,4 @@
-"""An action in flight. The console owns it, whatever happens to the view that asked for it."""
+"""An action in flight. The console owns it, whatever happens to the view that started it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, SandboxRef
 
 CAPTURE_BYTES = 1024 * 1024
-"""How much of each stream a result keeps where nobody takes the output as it comes."""
+"""How much of each stream a result keeps if nobody takes the output as it arrives."""
 
 OnOutput = Callable[[Stream, bytes], Awaitable[None]]
 Fetch = Callable[[str], AsyncIterator[bytes]]
@@ -26,16 +26,16 @@ class Hold(Protocol):
     """What an Attach or a Forward holds while it goes on."""
 
     async def let_go(self) -> None:
-        """End the holding, not the sandbox. Safe to call twice."""
+        """Let go of the sandbox without ending it. Safe to call twice."""
         ...
 
 
 class ExecIO(Struct):
     """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB.
 
-    ``on_held`` is told when an Attach has got hold of the main process, and when a Forward listens.
-    ``most``: as soon as a download gave so many bytes, the rest is left where it is.
-    ``evidence`` collects what a Bundle is to have, once that is on record; gives the details for the row's end.
+    ``on_held`` is called when an Attach has got hold of the main process, and when a Forward listens.
+    ``most`` is the number of bytes after which a download stops; the rest is left in the sandbox.
+    ``evidence`` collects what a Bundle is to contain, once that is on record, and returns details for the row's end.
     """
 
     stdin: AsyncIterator[bytes] | None = None
@@ -48,7 +48,7 @@ class ExecIO(Struct):
 class ActionResult(Struct, frozen=True):
     """How an action ended: ``exit_code`` is the guest's, ``ref`` the new one after a create or recreate.
 
-    ``exit`` tells a command's end in full, ``pid`` its process: inside where that can be known, else on the host.
+    ``exit`` describes a command's end in full. ``pid`` is its process: inside the sandbox if known, else on the host.
     """
 
     audit_id: int
@@ -78,7 +78,7 @@ class Operation:
         task.add_done_callback(self._ended)
 
     def report(self, text: str) -> None:
-        """Tell those who follow."""
+        """Report progress to those who follow."""
         self._progress.append(text)
         self._news.set()
 
@@ -103,11 +103,11 @@ class Operation:
         return self._task is not None and self._task.done()
 
     def cancel(self) -> None:
-        """Ask it to end; its outcome is recorded as cancelled."""
+        """Request its end; its outcome is recorded as cancelled."""
         if self._task is not None:
             self._task.cancel()
 
     def _ended(self, task: asyncio.Task[ActionResult]) -> None:
         if not task.cancelled():
-            task.exception()  # asked for by result(), or by nobody: not an unhandled error either way
+            task.exception()  # fetched by result(), or by nobody: not an unhandled error either way
         self._news.set()

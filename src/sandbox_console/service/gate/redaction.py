@@ -1,6 +1,6 @@
 """Keeps secrets out of audit rows: masks the known ones, and hashes words that may hold an unknown one.
 
-In place of such a word the row has a keyed hash, until the value was read.
+Until the value is read, the row has a keyed hash in place of such a word.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _FIELDS = ("argv", "command", "shell", "labels", "user", "workdir")
 _INNER = ("spec", "diff")
 
 _OPTION = re.compile(r"--[a-z]+(-[a-z]+)*")
-"""An option's name alone says what a command was for, and is no value: none begins so and is but letters."""
+"""An option's name says what a command was for and is no secret: no value begins like this and is only letters."""
 
 
 class Words:
-    """The words of one action: each of ``least`` bytes or more, but an option's name, has a hash to stand for it."""
+    """The words of one action. Each of ``least`` bytes or more, except an option's name, is represented by a hash."""
 
     def __init__(self, body: Mapping[str, Any], key: bytes, least: int) -> None:
         self._key, self._least = key, least
@@ -27,10 +27,10 @@ class Words:
         self.body = self._withheld(body)
         """The body with hashes for words, also in the spec or diff in it."""
         self.arguments = _arguments(body)
-        """What was taken from it, by field."""
+        """What was taken from the body, by field."""
 
     def text(self, text: str) -> str:
-        """``text`` with the hash for each of the words in it: an error may name what could not be run."""
+        """``text`` with each of the words in it replaced by its hash: an error may name what could not be run."""
         if not self._hashes:
             return text
         longest = sorted(self._hashes, key=len, reverse=True)

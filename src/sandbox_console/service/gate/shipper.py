@@ -11,11 +11,11 @@ from sandbox_console.errors import AuditUnavailable, ConsoleError
 from sandbox_console.service.gate.trail import Trail
 
 _LONGEST_S = 300.0
-"""A server that is away is asked for ever more seldom, up to this."""
+"""The longest time between two tries while the server is away; the time grows up to this."""
 
 
 class Shipping(Struct):
-    """How it goes. ``sent`` counts this process's rows; ``at`` is the last time that all were there."""
+    """The progress. ``sent`` counts the rows that this process sent; ``at`` is when all had last arrived."""
 
     sent: int = 0
     at: float | None = None
@@ -23,7 +23,7 @@ class Shipping(Struct):
 
 
 class Shipper:
-    """Asks for new rows every ``audit.ship.interval_s`` seconds; does nothing where no server is configured."""
+    """Looks for new rows every ``audit.ship.interval_s`` seconds. Does nothing if no server is configured."""
 
     def __init__(self, trail: Trail) -> None:
         self._trail = trail
@@ -31,12 +31,12 @@ class Shipper:
         self.state = Shipping()
 
     def start(self) -> None:
-        """Begin; a second call changes nothing."""
+        """Start shipping. A second call does nothing."""
         if self._task is None and self._trail.ships:
             self._task = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
-        """End; what was not sent yet stays in the log for the next one."""
+        """Stop shipping. Rows that were not sent yet stay in the log for the next shipper."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -52,7 +52,7 @@ class Shipper:
         try:
             self.state.sent += await self._trail.ship()
         except AuditUnavailable as error:
-            self.state.problem = error.message  # another console ships it, mostly: asked again at the usual time
+            self.state.problem = error.message  # mostly because another console ships it: tried again at the usual time
             return True
         except ConsoleError as error:
             self.state.problem = error.message

@@ -20,7 +20,7 @@ from sandbox_console.service.config import AuditOptions
 
 
 def current_actor() -> str:
-    """Who acts: the browser login that the server passed on, else the system's user."""
+    """The one who acts: the browser login that the server passed on, or else the system's user."""
     named = os.environ.get("SANDBOX_CONSOLE_ACTOR")
     if named:
         return named[:200]
@@ -31,7 +31,7 @@ def current_actor() -> str:
 
 
 class Trail:
-    """Reads need no journal and go on while it cannot be written."""
+    """The audit log of one console. Reads need no journal and still work while it cannot be written."""
 
     def __init__(
         self, path: Path, actor: str, publish: Callable[[AuditChanged], None], options: AuditOptions = AuditOptions(),  # noqa: B008 - frozen
@@ -69,7 +69,7 @@ class Trail:
         self.note_problem(f"the audit log is locked: waiting for {who}")
 
     def note_problem(self, text: str) -> None:
-        """Make known that the log cannot be written, or (empty) that it can again."""
+        """Report that the log cannot be written, or with an empty text that it can be again."""
         if text != self.problem:
             self.problem = text
             self._publish(AuditChanged(text))
@@ -87,7 +87,7 @@ class Trail:
         return await query.entries(self.path, wanted)
 
     async def newest(self) -> int:
-        """The seq of the newest row: while it stays, nothing is new."""
+        """The seq of the newest row. While it stays the same, nothing is new."""
         return await query.newest(self.path)
 
     async def entry(self, seq: int) -> AuditEntry:
@@ -97,10 +97,10 @@ class Trail:
     async def verify(
         self, folder: Path | None = None, public_key: bytes | None = None, archive: Path | None = None
     ) -> Verification:
-        """Walk the whole chain; ``folder`` is that of another log, ``public_key`` (PEM) does without its secret.
+        """Walk the whole chain. ``folder`` is that of another log; with ``public_key`` (PEM) its secret is not needed.
 
-        ``archive`` has what the retention took, which is walked first. Raises UsageError for a folder without a log,
-        for what is no key.
+        ``archive`` has what the retention removed, which is walked first. Raises UsageError for a folder without a log
+        and for a key that is none.
         """
         from sandbox_console.audit import verify
         from sandbox_console.audit.keys import PublicKey
@@ -120,7 +120,7 @@ class Trail:
             ) from None
 
     def public_key(self) -> bytes:
-        """What other machines verify this log by, as PEM. Raises AuditUnavailable where there is no key yet."""
+        """The key with which other machines verify this log, as PEM. Raises AuditUnavailable if there is no key yet."""
         from sandbox_console.audit.keys import Keys
         from sandbox_console.audit.open_segment import unavailable
 
@@ -135,7 +135,7 @@ class Trail:
     def sign(self, text: bytes) -> bytes:
         """An Ed25519 signature (64 bytes) by the log's key. ``text`` begins with a line that says what it is.
 
-        Raises AuditUnavailable where there is no key.
+        Raises AuditUnavailable if there is no key.
         """
         from sandbox_console.audit.keys import Keys
         from sandbox_console.audit.open_segment import unavailable
@@ -149,7 +149,7 @@ class Trail:
     def export(self, form: str, select: AuditSelection) -> AsyncGenerator[bytes, None]:
         """Blocks of the log in a format of `audit.export.formats`, oldest row first. Raises UsageError for others.
 
-        Who leaves before its end closes it.
+        A caller that stops before the end has to close it.
         """
         from sandbox_console.audit import export
 
@@ -167,7 +167,7 @@ class Trail:
         return bool(self.options.ship.dsn)
 
     async def ship(self, *, init: bool = False) -> int:
-        """Send what was not sent yet, with ``init`` after making the table; gives how many rows."""
+        """Send the rows that were not sent yet; with ``init``, make the table first. Returns the number of rows."""
         from sandbox_console.audit import ship
 
         if not self.ships:

@@ -21,7 +21,7 @@ _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 def keep_to_itself() -> None:
-    """Nobody of the same user may read this process's memory from here on, nor does it leave a core."""
+    """Keep other processes of this user from reading this process's memory from now on, and make it leave no core."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -36,7 +36,7 @@ class Vault:
     ) -> None:  # fmt: skip
         """``ground`` is what guests can change as far as is known without asking; it may look at the disk.
 
-        ``given`` are secrets by value, for this process alone: they go before those of the table.
+        ``given`` are secrets by value, for this process only. They take precedence over those of the table.
         """
         self._given = dict[str, Secret]()
         self.table = dict(table)
@@ -49,7 +49,7 @@ class Vault:
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def give(self, name: str, secret: Secret) -> None:
-        """Know a secret by value. Raises SecretError for one that cannot be kept, Conflict for another value."""
+        """Add a secret by value. Raises SecretError for one that cannot be kept, Conflict for a different value."""
         if name in self._given and self._given[name] != secret:
             raise Conflict(
                 f"the secret {name!r} has another value in this console",
@@ -97,15 +97,15 @@ class Vault:
         return masked if masked != name else self._in_hosts.text(name)
 
     def unread(self, names: Iterable[str], *, acting: bool = False) -> list[str]:
-        """Which of the names have had no value read in this process; ``acting``: of keyrings' and programs' alone."""
+        """The names whose value this process has not read yet; with ``acting``, only those of keyrings and programs."""
         found = [name for name in names if name not in self._known]
         return [name for name in found if sources.acts(self.table[name])] if acting else found
 
     async def learn(self, names: Iterable[str], *, acting: bool = True) -> list[str]:
-        """Make the redactor know the values of these; gives the names that cannot be resolved now.
+        """Read these values, so that the redactor knows them. Returns the names that cannot be resolved now.
 
-        A variable or a file is read each time, so that a new value is known. A keyring or a program is asked once, and
-        not at all unless ``acting``: before an action is on record, nothing of the user's is run for it.
+        A variable or a file is read each time, so that a new value is known. A keyring or a program is used once, and
+        only with ``acting``: before an action is on record, none of the user's programs are run for it.
         """
         missing: list[str] = []
         for name in names:

@@ -23,11 +23,11 @@ from sandbox_console.service.incident.bundle_parts import Collector, Order
 from sandbox_console.version import __version__
 
 FILES_MOST = 1 << 20
-"""Bytes of a changed file that is kept, unless another size is given."""
+"""The largest changed file that is kept, in bytes, unless another size is given."""
 
 
 class Made(Struct):
-    """A bundle that was written. ``rows`` are the audit rows of the sandboxes in it, ``failures`` what is not in it."""
+    """A bundle that was written. ``rows`` counts the audit rows in it, ``failures`` is what could not be included."""
 
     manifest: Manifest
     bytes: int
@@ -53,7 +53,7 @@ async def bundle(
 
 
 class _Maker:
-    """A bundle while it is made."""
+    """A bundle that is being made."""
 
     def __init__(self, console: Console, pack: Pack, order: Order) -> None:
         self._console, self._pack, self._order = console, pack, order
@@ -134,5 +134,5 @@ async def _recordings(console: Console) -> Sequence[Recording]:
 
 
 def _plain(name: str) -> str:
-    """A name as a part of a file's name."""
+    """A name in a form that can be part of a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:40] or "_"

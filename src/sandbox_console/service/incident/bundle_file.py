@@ -21,9 +21,9 @@ FRAME = b"\x5e\x2a\x4d\x18\x20\x00\x00\x00"
 """The header of a skippable frame of 32 bytes (RFC 8878, section 3.1.2)."""
 TRAILER = len(FRAME) + 32
 NAME_MOST = 100
-"""Characters of a member's name: what the header of a tar has room for."""
+"""The most characters in a member's name, which is what the header of a tar has room for."""
 PART_BYTES = 8 << 20
-"""How much of a log or another list goes into one part: all that is held in memory."""
+"""How much of a log or another list goes into one part, which is also the most that is held in memory."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _LEVEL = 3
@@ -31,7 +31,7 @@ BLOCK = tarfile.BLOCKSIZE
 
 
 def header(name: str, size: int) -> bytes:
-    """The header of a member. Raises ValueError for a name or size that no bundle has."""
+    """The header of a member. Raises ValueError for a name or size that a bundle cannot have."""
     if len(name) > NAME_MOST or not _NAME.fullmatch(name) or not 0 <= size < 8 << 30:
         raise ValueError(f"{name[:NAME_MOST]!r} is not the name of a part")
     info = tarfile.TarInfo(name)
@@ -40,7 +40,7 @@ def header(name: str, size: int) -> bytes:
 
 
 class WriteFailed(ConsoleError):
-    """A bundle cannot be written to its end, so nothing of it is of use."""
+    """A bundle cannot be written to its end, so no part of it is usable."""
 
 
 class Pack:
@@ -60,7 +60,7 @@ class Pack:
         self.stream(name, len(content), [content], redacted)
 
     def stream(self, name: str, size: int, blocks: Iterable[bytes], redacted: int = 0) -> None:
-        """Add a part of ``size`` bytes; what comes after them is left out. Raises WriteFailed if it is shorter."""
+        """Add a part of ``size`` bytes; anything after them is left out. Raises WriteFailed if it is shorter."""
         self._put(header(name, size))
         digest, left = hashlib.sha256(), size
         for block in blocks:
@@ -76,7 +76,7 @@ class Pack:
         self.parts.append(Part(name, size, digest.hexdigest(), redacted))
 
     def end(self) -> int:
-        """Finish the file; gives how many bytes it has."""
+        """Finish the file. Returns its size in bytes."""
         self._put(bytes(2 * BLOCK))
         self._out(self._compressor.flush())
         trailer = FRAME + self._digest.digest()
@@ -110,7 +110,7 @@ class Lines:
                 self.flush()
 
     def flush(self) -> None:
-        """Write a part of what is held, if there is something."""
+        """Write what is held as a part, if there is anything."""
         if not self._held:
             return
         self.count += 1
@@ -120,7 +120,7 @@ class Lines:
 
 
 def text(value: Any, *, indent: int | None = None) -> bytes:
-    """A value as JSON: ASCII, sorted, so that equal values are equal bytes and no byte of it acts on a terminal."""
+    """A value as JSON: sorted ASCII, so that equal values are equal bytes and no byte has an effect on a terminal."""
     separators = (",", ": " if indent else ":")
     told = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=separators, indent=indent)
     return told.replace("\x7f", "\\u007f").encode() + b"\n"

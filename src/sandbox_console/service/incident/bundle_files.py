@@ -15,9 +15,9 @@ from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.gate.operation import Fetch
 
 FILES_MOST = 1000
-"""So many files are taken; of the other paths the name alone is kept."""
+"""The most files that are taken; of the other paths, only the name is kept."""
 ALL_MOST = 256 << 20
-"""Bytes of all files together."""
+"""The most bytes of all files together."""
 _HEADERS_MOST = 64 << 10
 
 
@@ -48,7 +48,7 @@ async def changed_files(
 
 
 async def _one(fetch: Fetch, path: str, most: int, patience_s: float) -> tuple[bytes | None, dict[str, Any]]:
-    """A file's content, and what is known of it. Not more than the file and its header is read."""
+    """A file's content and what is known about it. Reads no more than the file and its header."""
     data = bytearray()
     async with asyncio.timeout(patience_s), aclosing(fetch(path)) as blocks:  # type: ignore[type-var]
         async for block in blocks:

@@ -1,4 +1,4 @@
-"""Opens a bundle as a console that can only be read. It is checked first, and unpacked into a folder of its own."""
+"""Opens a bundle as a read-only console. The bundle is checked first and unpacked into its own folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WHY = "a bundle is only read, so nothing is done and nothing is recorded"
 
 
 class BundleTrail(Trail):
-    """The audit rows of a bundle, which was checked when it was opened."""
+    """The audit rows of a bundle. The bundle was checked when it was opened."""
 
     def __init__(self, path: Path, rows: Sequence[AuditRow], check: BundleCheck) -> None:
         super().__init__(path, "bundle", lambda _: None)
@@ -70,7 +70,7 @@ class BundleTrail(Trail):
 
 @asynccontextmanager
 async def open_bundle(file: BinaryIO) -> AsyncIterator[Console]:
-    """A console over a bundle for as long as the block lasts. Raises ConsoleError for one that is not whole."""
+    """A console over a bundle for as long as the block lasts. Raises ConsoleError if the bundle is not intact."""
     check = await asyncio.to_thread(verify, file)
     if not check.ok or check.manifest is None:
         raise ConsoleError(f"the bundle is not opened: {check.problem}", hint="sandbox-console bundle verify FILE")
@@ -95,7 +95,7 @@ async def open_bundle(file: BinaryIO) -> AsyncIterator[Console]:
 
 
 def _unpack(file: BinaryIO, size: int, folder: Path) -> None:
-    """Every part to its name, which the check has found to be plain, in new files."""
+    """Write every part to a new file with its name, which the check has found to be plain."""
     for member in members(file, size):
         path = folder / "parts" / member.name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -28,13 +28,13 @@ from sandbox_console.service.incident.timeline import Span, timeline
 
 T = TypeVar("T")
 PART_S, SLOW_S = 30.0, 5.0
-"""How long a part may take to answer, in seconds: the first, and those of a sandbox that was too slow once."""
+"""How long a part may take to answer, in seconds: the first, and those of a sandbox that was too slow before."""
 _SAMPLES, _SAMPLE_S = 3, 0.5
 _LEFT_OUT = "[left out]"
 
 
 class Order(Struct, frozen=True):
-    """What to collect: until when, changed files up to a size, and the recordings that there are."""
+    """What to collect: until when, changed files up to which size, and the existing recordings."""
 
     until: float
     files_most: int
@@ -65,7 +65,7 @@ class Collector:
         return Bundled(mask(one.name), str(one.ref), self._folder, tuple(self._missing), self._withheld)
 
     def details(self, since: int) -> dict[str, Any]:
-        """What the row's end says: the parts from number ``since`` on, by their common hash."""
+        """What the row's end records: the parts from number ``since`` on, with one hash over all of them."""
         parts = self._pack.parts[since:]
         told = [msgspec.to_builtins(one) for one in parts]
         return {
@@ -235,7 +235,7 @@ class Collector:
             return await work
 
     async def _patiently(self, source: AsyncIterator[T]) -> AsyncIterator[T]:
-        """Each item as it comes. Raises TimeoutError if the next one takes too long."""
+        """Yield each item as it comes. Raises TimeoutError if the next one takes too long."""
         async with aclosing(source) as items:  # type: ignore[type-var]
             while True:
                 try:

@@ -1,7 +1,7 @@
 """Reads a bundle that somebody else may have made: nothing is unpacked, and memory and sizes have limits.
 
-Only what ``bundle_file`` writes is accepted. Each header is made again of its name and size and compared, so there are
-no links, devices, owners, absolute paths or folders to decide about.
+Only what ``bundle_file`` writes is accepted. Each header is built again from its name and size and compared, so there
+are no links, devices, owners, absolute paths or folders to decide about.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.service.incident.bundle_file import BLOCK, FRAME, NAME_MOST, TRAILER, header
 
 MOST_BYTES = 64 << 30
-"""How much a bundle may unpack to."""
+"""The most bytes that a bundle may unpack to."""
 MOST_PARTS = 1_000_000
 _WINDOW_MOST = 8 << 20  # bytes of memory that the decompressor may be made to take
 _CHUNK = 1 << 20
@@ -30,7 +30,7 @@ class Refused(ConsoleError):
 
 
 class Member(Struct):
-    """A part while it is read; ``blocks`` gives its content once, and must be read to its end."""
+    """A part that is being read. ``blocks`` yields its content once, and must be read to its end."""
 
     name: str
     size: int
@@ -44,7 +44,7 @@ class Member(Struct):
 
 
 def check_whole(file: BinaryIO) -> int:
-    """Compare the file with the hash at its end; gives the size without it. Raises Refused."""
+    """Compare the file with the hash at its end. Returns the size without that hash. Raises Refused."""
     size = file.seek(0, os.SEEK_END)
     left = size - TRAILER
     file.seek(0)
@@ -96,7 +96,7 @@ class _Cut:
 
 
 class _Limited:
-    """Exactly as many bytes as are asked for, or fewer at the end; not more than ``MOST_BYTES`` in all."""
+    """Reads exactly as many bytes as requested, or fewer at the end, and at most ``MOST_BYTES`` in all."""
 
     def __init__(self, read: Callable[[int], bytes], damaged: type[Exception]) -> None:
         self._read, self._damaged, self._left = read, damaged, MOST_BYTES
@@ -120,7 +120,7 @@ class _Limited:
 
 
 def _parsed(block: bytes) -> tuple[str, int]:
-    """The name and size of a member whose header is one of ours. Raises Refused."""
+    """The name and size of a member, if its header is one of ours. Raises Refused."""
     if len(block) < BLOCK:
         raise Refused("the archive ends too early")
     name = block[:NAME_MOST].rstrip(b"\0").decode("ascii", "replace")

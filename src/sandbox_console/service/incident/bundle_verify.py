@@ -1,4 +1,4 @@
-"""Checks a bundle on any machine: it needs no console, no state and no backend, and takes the file for hostile."""
+"""Checks a bundle on any machine: it needs no console, no state and no backend, and treats the file as hostile."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _WHOSE = "whose key signed it: compare the key, or give --public-key with the ou
 
 
 def verify(file: BinaryIO, public: bytes | None = None) -> BundleCheck:
-    """Check a bundle, a file that can be read twice, by a public key (PEM) that is known from elsewhere, if any.
+    """Check a bundle, a file that can be read twice, with a public key (PEM) from elsewhere, if there is one.
 
-    What is wrong with the file is in the result. Raises UsageError for what is no key, OSError.
+    The result says what is wrong with the file. Raises UsageError for an invalid key, OSError.
     """
     try:
         expected = PublicKey(public) if public is not None else None
@@ -43,7 +43,7 @@ def verify(file: BinaryIO, public: bytes | None = None) -> BundleCheck:
 
 
 class _Checking:
-    """What was seen so far."""
+    """The state of a check."""
 
     def __init__(self, expected: PublicKey | None) -> None:
         self._expected = expected
@@ -53,7 +53,7 @@ class _Checking:
         self._manifest = self._signature = b""
 
     def run(self, file: BinaryIO) -> BundleCheck:
-        """Raises Refused, ValueError for what is wrong."""
+        """Check the whole file. Raises Refused or ValueError with what is wrong."""
         size = check_whole(file)
         for member in members(file, size):
             if self._signature:

@@ -1,4 +1,4 @@
-"""A bundle as a backend that can only be read: what it has is shown as it was when the bundle was made."""
+"""A bundle as a read-only backend: its contents are shown as they were when the bundle was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a sandbox ended: the verdict, and what stands beside it."""
+"""Why a sandbox ended: the verdict and what supports it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sandbox_console.service.console import Console
 from sandbox_console.service.reads.egress import TEMPLATE
 
 LAST_LINES = 10
-"""Lines of stderr, else of stdout, that are shown."""
+"""How many lines of stderr, or else of stdout, are shown."""
 
 DENIED_S = 60.0
-"""Denials so long before the end, in seconds, are shown."""
+"""How long before the end a denial may be to be shown, in seconds."""
 
 _ROWS, _DENIED_MOST, _TAIL = 200, 20, 200
 _CHANGES = ("create", "restore", "fork", "update", "rename", "egress", "egress-deny")
@@ -35,10 +35,10 @@ _CHANGES = ("create", "restore", "fork", "update", "rename", "egress", "egress-d
 class Cause(Struct, frozen=True):
     """Why a sandbox is as it is. ``verdict`` is None while it runs or never ran.
 
-    ``last_words`` are lines as the guest wrote them, known secrets masked; ``denied`` is what it asked for in vain
-    right before the end; ``changed`` are rows of the audit log that changed it; ``beside`` names a healthy sandbox
-    of the same template or image, ``differs`` how its spec is another; ``missing`` is what could not be read, and so
-    what might have told more.
+    ``last_words`` are lines as the guest wrote them, with known secrets masked. ``denied`` is what it was refused right
+    before the end. ``changed`` are the rows of the audit log that changed it. ``beside`` names a healthy sandbox of the
+    same template or image, and ``differs`` says how the specs differ. ``missing`` is what could not be read and might
+    have explained more.
     """
 
     sandbox: Sandbox
@@ -75,7 +75,7 @@ class Cause(Struct, frozen=True):
 
 
 async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
-    """The verdict alone, by the audit log, the backend's events and its last words; None while nothing has ended."""
+    """Only the verdict, from the audit log, the backend's events and its last words; None while nothing has ended."""
     if verdict(sandbox, ()) is None:
         return None
     missing: list[str] = []
@@ -86,7 +86,7 @@ async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
 
 
 async def cause(console: Console, sandbox: Sandbox) -> Cause:
-    """Judge one sandbox by all records. What cannot be read is listed in ``missing``; nothing is raised."""
+    """Judge one sandbox by all records. Lists in ``missing`` what cannot be read, and raises nothing."""
     missing: list[str] = []
     rows, happenings, words, denied = await asyncio.gather(
         _rows(console, sandbox, missing),
@@ -125,7 +125,7 @@ async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) ->
 
 
 async def _last_words(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[str]:
-    """The last lines of stderr; of stdout where stderr has none. Of a long line, which comes in pieces, the first."""
+    """The last lines of stderr, or of stdout if stderr has none. Of a long line in pieces, only the first piece."""
     kept: dict[Stream, deque[bytes]] = {stream: deque(maxlen=LAST_LINES) for stream in Stream}
     inside: set[Stream] = set()
     try:
@@ -144,7 +144,7 @@ async def _last_words(console: Console, sandbox: Sandbox, missing: list[str]) ->
 
 
 async def _denied(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[EgressRecord]:
-    """What was denied, did not resolve or failed in the minute before the end; of a running one in the last minute."""
+    """What was denied, did not resolve or failed in the minute before the end, or before now if it is running."""
     if sandbox.spec is None or not sandbox.spec.egress:
         return ()
     kept: deque[EgressRecord] = deque(maxlen=_DENIED_MOST)
@@ -159,7 +159,7 @@ async def _denied(console: Console, sandbox: Sandbox, missing: list[str]) -> Seq
 
 
 async def _healthy(console: Console, sandbox: Sandbox) -> Sandbox | None:
-    """Another of the same template, else of the same image on the same backend, that runs or finished well."""
+    """Another of the same template, or else of the same image on the same backend, that runs or finished well."""
     with suppress(ConsoleError):
         others = [one for one in (await console.list(sandbox.ref.backend))[0] if _sibling(sandbox, one)]
         return max(others, key=lambda one: (one.status is Status.RUNNING, one.started_at or 0.0), default=None)
@@ -177,7 +177,7 @@ def _sibling(sandbox: Sandbox, other: Sandbox) -> bool:
 
 
 def _differs(mine: SandboxSpec | None, other: SandboxSpec | None) -> tuple[tuple[str, str, str], ...]:
-    """Fields of the spec that differ, but for the names: (field, here, there). Of variables, the names alone."""
+    """The fields of the specs that differ, except the names: (field, here, there). Of variables, only the names."""
     if mine is None or other is None:
         return ()
     here, there = structs.asdict(mine), structs.asdict(other)

@@ -1,4 +1,4 @@
-"""A quarantine as a person asks for it: the steps before they are made, the action, and what is kept of the sandbox."""
+"""A quarantine as a person requests it: the planned steps, the action, and what is kept of the sandbox."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTAINS = ("hold", "egress", "freeze")
 
 
 class Planned(Struct, frozen=True):
-    """A step before it is made, and what its undo does; ``undo`` is empty where it cannot be undone."""
+    """A planned step, and what its undo does. ``undo`` is empty if the step cannot be undone."""
 
     what: str
     text: str
@@ -34,19 +34,19 @@ class Planned(Struct, frozen=True):
 
 
 class Quarantined(Struct, frozen=True):
-    """What was done, by the audit row ``audit_id``."""
+    """What was done. ``audit_id`` is its audit row."""
 
     audit_id: int
     steps: tuple[Step, ...]
 
     @property
     def contained(self) -> bool:
-        """Whether every step was made that keeps it from doing harm."""
+        """Whether every step was made that keeps the sandbox from doing harm."""
         return all(step.done for step in self.steps if step.what in CONTAINS)
 
 
 async def plan(console: Console, sandbox: Sandbox, *, keep: bool = True) -> Sequence[Planned]:
-    """The steps of a quarantine, as far as its backend has them. Raises ConsoleError."""
+    """The steps of a quarantine, as far as the backend supports them. Raises ConsoleError."""
     can = await console.capabilities(sandbox.ref.backend, sandbox.ref.host)
     found = [Planned("hold", "refuse commands, shells, changes, start and removal", "they are allowed again")]
     if sandbox.status.live:
@@ -74,7 +74,7 @@ def _if(can: bool, what: str, text: str, undo: str, why: str) -> Planned:
 async def quarantine(
     console: Console, sandbox: Sandbox, reason: str = "", *, consent: Consent = Consent(), keep: bool = True  # noqa: B008 - frozen
 ) -> Quarantined:  # fmt: skip
-    """Contain a sandbox, then keep what can be kept of it. Raises what the action raises."""
+    """Contain a sandbox, then keep what evidence can be kept. Raises what the action raises."""
     result = await console.perform(Quarantine(sandbox.ref, reason), consent=consent).result()
     steps = convert(result.details.get("steps", []), tuple[Step, ...])
     kept = await keep_evidence(console, sandbox.ref, consent) if keep else ()
@@ -88,7 +88,7 @@ async def release(console: Console, sandbox: Sandbox, *, consent: Consent = Cons
 
 
 async def keep_evidence(console: Console, ref: SandboxRef, consent: Consent) -> tuple[Step, ...]:
-    """A bundle in the console's own state, and a snapshot where the backend has them. Raises nothing of its own."""
+    """Keep a bundle in the console's own state, and a snapshot if the backend has snapshots. Raises nothing itself."""
     steps = [await _step("evidence", _bundle(console, ref, consent))]
     try:
         can = (await console.capabilities(ref.backend, ref.host)).has(Capability.SNAPSHOT)
@@ -100,7 +100,7 @@ async def keep_evidence(console: Console, ref: SandboxRef, consent: Consent) -> 
 
 
 def evidence_folder(console: Console) -> Path:
-    """Where the bundles of quarantines are."""
+    """The folder with the bundles of quarantines."""
     return console.trail.path.parents[1] / "evidence"
 
 

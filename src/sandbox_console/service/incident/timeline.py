@@ -20,25 +20,25 @@ from sandbox_console.model.timeline import Missing, Moment, Source, Timeline
 from sandbox_console.service.console import Console
 
 EACH_MOST = 1000
-"""Moments of one source of one sandbox that are kept: the newest."""
+"""How many moments of one source of one sandbox are kept, the newest ones."""
 
 _TEXT_MOST = 400
-_ROUNDED_S = 1e-3  # an engine's nanoseconds do not fit into a float: it is asked for a little more
+_ROUNDED_S = 1e-3  # an engine's nanoseconds do not fit into a float: a little more is requested
 
 
 class Span(Struct, frozen=True):
-    """From when until when, in seconds since the epoch; None is without an end."""
+    """A span of time, in seconds since the epoch. None means that it has no beginning or no end."""
 
     since: float | None = None
     until: float | None = None
 
     def holds(self, at: float) -> bool:
-        """Whether a time lies in it; ``until`` is exclusive."""
+        """Whether a time is in the span; ``until`` is exclusive."""
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
 async def timeline(console: Console, sandboxes: Sequence[Sandbox], span: Span = Span()) -> Timeline:  # noqa: B008 - frozen
-    """What happened to these sandboxes. A source that cannot be read is named, and does not stop the others."""
+    """What happened to these sandboxes. A source that cannot be read is named and does not stop the others."""
     found = await asyncio.gather(*(_of_one(console, one, span) for one in sandboxes))
     moments = sorted((moment for one in found for moment in one.moments), key=lambda one: (one.at, one.ref))
     return Timeline(tuple(_counted(moments)), tuple(gap for one in found for gap in one.missing))
@@ -88,7 +88,7 @@ def _happened(one: Happening) -> str:
 
 
 async def _actions(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
-    """What was done to it, oldest first; its creation too, whose outcome names it."""
+    """What was done to the sandbox, oldest first, including its creation, whose outcome names it."""
     query = AuditQuery(limit=EACH_MOST, target=str(sandbox.ref), since=span.since, until=span.until)
     for entry in reversed(await console.history(query)):
         yield _action(sandbox, entry)
@@ -137,7 +137,7 @@ def _line(sandbox: Sandbox, at_ns: int, what: str, text: str) -> Moment:
 
 
 def _states(sandbox: Sandbox) -> Iterable[Moment]:
-    """The times that a list tells, where the backend keeps no events."""
+    """The times that a list reports, for a backend that keeps no events."""
     ended = f"exit {sandbox.exit.code}" if sandbox.exit and sandbox.exit.code is not None else ""
     for at, what, text in (
         (sandbox.created_at, "created", ""),

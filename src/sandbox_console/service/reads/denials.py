@@ -1,4 +1,4 @@
-"""The denial feed: what all sandboxes asked for and were refused. Read once, for every view."""
+"""The denial feed: what all sandboxes requested and were refused. It is read once, for every view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sandbox_console.service.reads.record_reader import BATCH_S, RecordReader
 from sandbox_console.service.reads.traffic import Feed
 
 ALL_HOSTS_MOST = 10_000
-"""Hosts of all sandboxes together, 7 MB: past this the sandbox with the most forgets those not seen for longest."""
+"""The most hosts of all sandboxes, 7 MB. Past this, the sandbox with the most forgets those not seen for longest."""
 _WAITING_MOST = 1000
 
 Seen = tuple[Sandbox, EgressRecord]
@@ -44,10 +44,10 @@ class _Book:
 
 
 class DenialFeed:
-    """Follows every sandbox that has a gateway, by the hub's events, and publishes Denied to the hub.
+    """Follows every sandbox that has a gateway, using the hub's events, and publishes Denied to the hub.
 
-    ``unread`` has the name of each sandbox whose records cannot be read, and why; ``version`` is another number
-    whenever a view would show something else.
+    ``unread`` has the name of each sandbox whose records cannot be read, and why. ``version`` changes whenever a view
+    would show something else.
     """
 
     def __init__(self, fleet: Fleet, hub: Hub, watch: Callable[[], None], vault: Vault) -> None:
@@ -64,7 +64,7 @@ class DenialFeed:
         self._followers: list[tuple[asyncio.Queue[Seen], Refused]] = []
 
     def start(self) -> None:
-        """Follow the fleet from now on. Does nothing if it is followed already."""
+        """Follow the fleet from now on. Does nothing if already following."""
         if not self._started:
             self._started = True
             self._hub.listen(self._hear)
@@ -121,13 +121,13 @@ class DenialFeed:
             self._followers.remove(follower)
 
     async def ask(self, ref: SandboxRef, record: EgressRecord) -> bool:
-        """Take what somebody asks for; False while the sandbox is not followed."""
+        """Add a request to allow a host. Returns False if the sandbox is not followed."""
         if ref not in self._followed:
             return False
         await self._take(ref, [record])
         return True
 
-    # What the hub tells
+    # Events of the hub
 
     def _hear(self, event: Event) -> None:
         match event:
@@ -165,7 +165,7 @@ class DenialFeed:
         self._books.pop(ref, None)
         self.version += 1
 
-    # What the readers bring
+    # Records from the readers
 
     def _refuse(self, ref: SandboxRef, error: ConsoleError | None) -> None:
         sandbox = self._followed.get(ref)
@@ -181,7 +181,7 @@ class DenialFeed:
 
     async def _take(self, ref: SandboxRef, records: Sequence[EgressRecord]) -> None:
         sandbox = self._followed[ref]
-        # No program of a secret's is run for what nobody has asked to see.
+        # No secret's program is run for something that nobody has requested to see.
         await self._vault.learn(sandbox.spec.secrets if sandbox.spec else (), acting=False)
         if ref not in self._followed:
             return
@@ -214,14 +214,14 @@ class DenialFeed:
 
 
 def _in_vain(record: EgressRecord) -> bool:
-    """Whether it was refused or failed; neither a request to allow a host nor a revoked one's end is a denial."""
+    """Whether it was refused or failed. A request to allow a host is no denial, nor is the end of a revoked one."""
     if record.outcome is Outcome.ASKED:
         return False
     return record.outcome in (Outcome.UNRESOLVED, Outcome.FAILED) or not record.allowed
 
 
 def masked_host(record: EgressRecord, vault: Vault) -> EgressRecord:
-    """A record without the known secrets that a guest has put into a host's name."""
+    """A record without the known secrets that a guest may have put into a host name."""
     host = vault.host(record.host)
     return record if host == record.host else replace(record, host=host)
 

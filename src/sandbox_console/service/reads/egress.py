@@ -41,7 +41,7 @@ class Outbound:
         return await (await self._able(ref)).egress(ref)
 
     async def explain(self, ref: SandboxRef, host: str, port: int) -> tuple[EgressVerdict, EgressRule | None]:
-        """What the rules say about a host and port, with the rule that decides. Nothing is connected or asked."""
+        """What the rules say about a host and port, with the rule that decides. Connects to nothing."""
         rules = (await self.state(ref)).rules
         said = verdict(rules, host, port, now=time.time())
         effect = Effect.ALLOW if said.allowed else Effect.DENY
@@ -60,7 +60,7 @@ class Outbound:
     ) -> AsyncIterator[EgressRecord]:
         """A sandbox's recorded decisions, oldest first, with known secrets masked in the hosts that it chose."""
         gateway = await self._able(ref)
-        with suppress(NotFound):  # the read itself tells that
+        with suppress(NotFound):  # the read itself reports that
             spec = (await self._fleet.inspect(ref)).spec
             await self._vault.learn(spec.secrets if spec else ())
         async for record in gateway.egress_records(ref, since=since, follow=follow):
@@ -77,12 +77,13 @@ class Outbound:
         self, *, since: float | None = None, follow: bool = False, refused: Refused = lambda *_: None,
         answered: Callable[[Sequence[BackendHealth]], None] = lambda _: None,
     ) -> AsyncIterator[Seen]:  # fmt: skip
-        """The records of every sandbox that has a gateway, and the hosts that somebody asks for and waits.
+        """The records of every sandbox that has a gateway, and the hosts that somebody has requested and waits for.
 
-        With ``follow`` also of sandboxes that are made later.
+        With ``follow``, sandboxes that are made later are included.
 
-        ``refused`` is told of each whose records cannot be read; with ``follow`` they are asked for again, and it is
-        told None when they can be. ``answered`` is told which hosts answered, but with ``follow``.
+        ``refused`` is called for each sandbox whose records cannot be read. With ``follow`` they are tried again, and
+        it is called with None once they can be read. ``answered`` is called with the hosts that answered, except
+        with ``follow``.
         """
         if follow:
             self._asks.start()
@@ -105,7 +106,7 @@ class Outbound:
             async for record in self.records(sandbox.ref, since=since):
                 yield record
         except (NotFound, Unsupported):
-            return  # the list tells
+            return  # the list shows that
         except ConsoleError as error:
             refused(sandbox, error)
 
@@ -114,9 +115,9 @@ class Outbound:
 
 
 def same_template(sandbox: Sandbox, others: Iterable[Sandbox]) -> Sequence[Sandbox]:
-    """Those made from the same template, itself among them, of those that have a gateway.
+    """The sandboxes with a gateway that were made from the same template, including this one.
 
-    That is an equal label ``template`` if it has one, or else the same image on the same backend.
+    The same template means an equal label ``template`` if it has one, or else the same image on the same backend.
     """
     mark = sandbox.labels.get(TEMPLATE)
 

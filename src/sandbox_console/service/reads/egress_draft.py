@@ -14,7 +14,7 @@ from sandbox_console.model.egress_rules import LIVE, key_of
 from sandbox_console.model.sandbox import SandboxRef
 
 RULES_MOST = 200
-"""Rules of a draft: to replay thousands of hosts under more takes too long to be seen as one types."""
+"""The most rules of a draft: with more, replaying thousands of hosts takes too long to follow one's typing."""
 _DAY = timedelta(days=1)
 _EFFECTS = {"allow": Effect.ALLOW, "deny": Effect.DENY}
 
@@ -37,7 +37,7 @@ def _line(rule: EgressRule, now: float) -> str:
 
 
 def _forms(rule: EgressRule) -> list[str]:
-    """A rule as a line; one with an end in two forms, with a time of day, or with a date and time; both local."""
+    """A rule as a line. One that expires has two forms, with a time of day or with a date and time, both local."""
     if rule.until is None:
         return [f"{rule.effect} {rule.pattern}"]
     then = datetime.fromtimestamp(rule.until).astimezone()
@@ -47,8 +47,8 @@ def _forms(rule: EgressRule) -> list[str]:
 def read_draft(text: str, now: float, *, known: Sequence[EgressRule] = (), allow_ip: bool = False) -> list[DraftLine]:
     """Each line of a draft: ``[allow|deny] PATTERN [for DURATION | until TIME]``, ``#`` begins a comment.
 
-    A line that `write_draft` wrote for a ``known`` rule is that rule, to the fraction of a second. ``allow_ip`` is the
-    policy's opt-in to addresses, which a denial does not need.
+    A line that `write_draft` wrote for a ``known`` rule is that very rule, to the fraction of a second. ``allow_ip`` is
+    the policy's opt-in to addresses, which a denial does not need.
     """
     written = {form: rule for rule in known for form in _forms(rule)}
     seen: dict[tuple[Effect, hosts.HostPattern | str], int] = {}
@@ -102,7 +102,7 @@ def _until(words: Sequence[str], now: float) -> float | None:
 
 
 def _then(text: str, now: float) -> float:
-    """The next such time of day, or a date with a time; local."""
+    """The next such time of day, or a date with a time, both local."""
     today = datetime.fromtimestamp(now).astimezone()
     try:
         if "-" not in text:

@@ -1,4 +1,4 @@
-"""All backends as one fleet: opened when first used, asked in parallel. A failing one does not affect the others."""
+"""All backends as one fleet: opened when first used, queried in parallel. A failing one does not affect the others."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless the config says."""
 
 _AWAKE_S = 0.2
-"""How long one that did not answer the last time is waited for before others are shown without it."""
+"""How long to wait for a backend that did not answer last time before the others are shown without it."""
 
 Remember = Callable[[Key, str], Awaitable[bool]]
 
 
 class Fleet:
-    """Every backend on every host, by (backend, host). Each is held to its permits, as ``permitted`` does.
+    """Every backend on every host, by (backend, host). ``permitted`` holds each to its permits.
 
     ``names`` is what is known about hosts that do not answer, ``timeouts`` how long each may take, in seconds.
-    ``remember`` says whether other records have a name on a host of which no list is kept.
+    ``remember`` says whether other records have a name on a host whose list is not stored.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Fleet:
         return backend
 
     def need_open(self) -> None:
-        """Raise UsageError where this is closed: what were opened again nobody would close."""
+        """Raise UsageError if this is closed, because nobody would close a backend that is opened again."""
         if self._closed:
             raise UsageError("the console is closed", hint="use it inside the block of open_console")
 
     def capabilities(self, name: str, host: str) -> Capabilities:
-        """What one backend can do, opened or not; nothing if there is no such backend."""
+        """What one backend can do, whether it is open or not; nothing if there is no such backend."""
         backend = self._backends.get((name, host))
         return backend.capabilities() if backend else Capabilities()
 
@@ -120,11 +120,11 @@ class Fleet:
             await asyncio.gather(*asked.values(), return_exceptions=True)
 
     async def health(self) -> Sequence[BackendHealth]:
-        """Ask every backend."""
+        """Query every backend."""
         return await asyncio.gather(*(self._health(*key) for key in self._backends))
 
     async def healths(self, keys: Sequence[Key]) -> AsyncGenerator[BackendHealth, None]:
-        """Ask these in parallel and yield each one's health in order; those that were silent last time come last."""
+        """Query these in parallel and yield each one's health in order; those that were silent last time come last."""
         asked = {key: asyncio.create_task(self._health(*key)) for key in keys}
         try:
             for key in sorted(keys, key=lambda key: self.names.of(key).silent):
@@ -135,9 +135,9 @@ class Fleet:
             await asyncio.gather(*asked.values(), return_exceptions=True)
 
     async def choose(self, asked: str, default: str) -> Key:
-        """Where to make a sandbox: ``asked`` (a name, or name/host), else the default, else the first that answers.
+        """Where to make a sandbox: ``asked`` (a name or name/host), else the default, else the first that answers.
 
-        Raises UsageError for an unknown one, BackendUnreachable: a dead default is never replaced silently.
+        Raises UsageError for an unknown one, and BackendUnreachable: a dead default is never replaced silently.
         """
         name, _, host = asked.partition("/")
         keys = [key for key in self._backends if name in ("", key[0]) and host in ("", key[1])]
@@ -156,9 +156,9 @@ class Fleet:
     async def find(self, words: Sequence[str], *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
         """What each NAME means: a name, ``backend:name``, ``backend/host/id``, an id or its beginning; or why not.
 
-        NotFound (which names the backends that did not answer), Ambiguous, or BackendUnreachable: where nothing that
-        answers has the name and a silent host may, and for a ``changing`` verb where both do. ``only_answering`` takes
-        the silent for empty.
+        The errors are NotFound (which names the backends that did not answer), Ambiguous, and BackendUnreachable: if no
+        host that answers has the name and a silent one may, or for a ``changing`` verb if both may. ``only_answering``
+        treats silent hosts as empty.
         """
         return await Lookup(self, words).run(changing=changing, only_answering=only_answering)
 
@@ -193,7 +193,7 @@ class Fleet:
     async def ask(self, name: str, host: str, *, brief: bool = False) -> Answer:
         """One host's sandboxes and its health.
 
-        ``brief``: as its provider lists them, without details; a host that lists them counts as healthy.
+        ``brief`` returns them as the provider lists them, without details; a host that lists them counts as healthy.
         """
         began = time.time()
         answer = await self._ask(name, host, brief=brief)

@@ -22,15 +22,15 @@ from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.shared_folders import SharedFolders
 
 ASKED_S = 1.0
-"""How long a backend may take to name its guests' folders before what it last said has to do."""
+"""How long a backend may take to name its guests' folders before its last answer is used instead."""
 _APART = "a sandbox could change what the console does, and what it has recorded"
 
 
 class OwnFolders(Struct, frozen=True):
-    """The console's own places: what they are called, and where.
+    """The console's own places: their names and paths.
 
     ``home`` says that a home folder and one for temporary files may be shared. ``used`` are those that the console runs
-    or reads: no workspace either, and yet no reason to end where another tool's is one.
+    or reads: they must not be a workspace either, but the console does not end if another tool uses one as such.
     """
 
     state: Path
@@ -40,7 +40,7 @@ class OwnFolders(Struct, frozen=True):
 
 
 class FolderGuard:
-    """Asks the backends, and stores their last answer for when one of them does not answer."""
+    """Queries the backends, and stores their last answers for when one of them does not answer."""
 
     def __init__(self, fleet: Fleet, own: OwnFolders) -> None:
         self._fleet, self._own = fleet, own
@@ -69,7 +69,7 @@ class FolderGuard:
             return None
 
     async def refresh(self, backend: str, host: str) -> None:
-        """Ask one backend again, after something was made or removed; if it does not answer, the old answer stays."""
+        """Query one backend again after something was made or removed; if it does not answer, the old answer stays."""
         found = await self._ask(backend, host)
         if found is not None:
             fresh = {f"{backend}/{host}": found}
@@ -96,7 +96,7 @@ class FolderGuard:
         return workspace_problem(folder, self._own) or planted(folder, known)
 
     async def _image_problem(self, folder: str) -> str:
-        """A root file system that a guest can change would lead a new sandbox anywhere, by its links."""
+        """Why an image cannot be used: the links in one that a guest can change could lead a new sandbox anywhere."""
         ground = await self.ground()
         if root := await asyncio.to_thread(_lies_in, folder, [root.path for root in ground.roots.values()]):
             return f"{folder} lies in {root}, which a sandbox can write: copy it to a place of its own"
@@ -106,7 +106,7 @@ class FolderGuard:
 def planted(folder: str, known: SharedFolders) -> str:
     """Why a guest could redirect a workspace before it is mounted; empty if none could.
 
-    It may be the very folder that others have, but not one in theirs: that could be a link by then.
+    It may be the very folder that others have, but not a folder inside theirs, which could be a link by then.
     """
     try:
         with find(folder, known.ground()) as found:
@@ -167,8 +167,8 @@ def _temporary() -> set[str]:
 def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
     """Raise ConfigError if a guest can change one of the console's own places, or the path that leads to it.
 
-    A guest that has the home folder itself, as other tools' containers often do, is no reason: it can change what the
-    user's shells run, so that a refusal would only take the console away.
+    A guest that has the home folder itself, as other tools' containers often do, is no reason: it can already change
+    what the user's shells run, so a refusal would only take the console away.
     """
     homes = _homes()
     known = known.without(lambda folder: any(Path(home).is_relative_to(folder) for home in homes))
@@ -186,7 +186,7 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
 
 
 def _led_by(place: Path, ground: GuestFolders) -> str:
-    """The first of the guests' folders that the way to a place goes through, by its links; empty if there is none."""
+    """The first of the guests' folders that the path to a place leads through by its links; empty if none."""
     try:
         with find(place, ground) as found:
             return found.folder.root.path if found.folder.root else ""

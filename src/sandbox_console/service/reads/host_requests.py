@@ -1,4 +1,4 @@
-"""Hosts that somebody asks to have allowed: rows of the audit log that nobody has answered yet.
+"""Requests to allow a host: rows of the audit log that nobody has answered yet.
 
 An assistant's ``ask_host`` leaves a refused row of the verb ``egress``. A later change of that sandbox's rules that
 names the pattern, either way, is its answer.
@@ -24,14 +24,14 @@ from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.reads.hub import Hub
 
 RULE = "mcp.ask"
-"""The rule that a row of the audit log names which asks."""
+"""The rule named by a row of the audit log that is such a request."""
 LOOK_S = 2.0
-"""Another process may ask: the log's newest row is looked at so often, in 1 ms."""
+"""How often the log's newest row is checked, which takes 1 ms, because another process may make a request."""
 _ROWS_MOST = 500
 
 
 class HostRequest(Struct, frozen=True):
-    """One pattern that somebody asks for. ``target`` is the sandbox's ref as text, ``at`` seconds since the epoch."""
+    """A requested pattern. ``target`` is the sandbox's ref as text, ``at`` is in seconds since the epoch."""
 
     seq: int
     target: str
@@ -40,7 +40,7 @@ class HostRequest(Struct, frozen=True):
     at: float
 
     def record(self, sandbox: str) -> EgressRecord:
-        """As the feed of hosts takes it: who asks stands where a rule would."""
+        """The request as a record for the feed of hosts, with the requester in place of a rule."""
         host, port = self.pattern, 443
         with suppress(ValueError):
             parsed = hosts.parse(self.pattern, allow_ip=True)
@@ -50,7 +50,7 @@ class HostRequest(Struct, frozen=True):
 
 
 async def unanswered(trail: Trail) -> list[HostRequest]:
-    """What waits for an answer, oldest first; nothing where the log cannot be read."""
+    """The requests without an answer, oldest first; none if the log cannot be read."""
     found: list[AuditEntry] = []
     with suppress(ConsoleError, OSError):
         for verb in (ChangeEgress.verb, DenyEgress.verb):
@@ -78,7 +78,7 @@ def _patterns(body: Any) -> list[str]:
 
 
 class HostRequests:
-    """Tells ``take`` of each that waits, once its sandbox is known, until :meth:`close`."""
+    """Calls ``take`` with each open request once its sandbox is known, until :meth:`close`."""
 
     def __init__(self, trail: Trail, hub: Hub, take: Callable[[SandboxRef, EgressRecord], Awaitable[bool]]) -> None:
         self._trail, self._hub, self._take = trail, hub, take
@@ -86,7 +86,7 @@ class HostRequests:
         self._told: set[int] = set()
 
     def start(self) -> None:
-        """Look from now on. A no-op when it does."""
+        """Look for requests from now on. Does nothing if already started."""
         if self._task is None:
             self._task = asyncio.create_task(self._look())
 

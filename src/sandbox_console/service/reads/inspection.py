@@ -58,7 +58,7 @@ class Inspection:
     async def happenings(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
     ) -> AsyncIterator[Happening]:
-        """What the backend says happened to a sandbox, oldest first, known secrets masked."""
+        """The backend's events of a sandbox, oldest first, with known secrets masked."""
         mask = await self.mask(ref)
         backend = await self._able(ref, Happenings, Capability.EVENTS)
         async with aclosing(backend.happenings(ref, since=since, follow=follow)) as found:  # type: ignore[type-var]
@@ -92,7 +92,7 @@ class Inspection:
 
     async def redactor(self, ref: SandboxRef) -> Redactor:
         """What masks known secrets, including those of the sandbox, for output that comes in parts."""
-        with suppress(NotFound):  # the read itself tells that
+        with suppress(NotFound):  # the read itself reports that
             sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
         return self._vault.redactor

@@ -22,7 +22,7 @@ from sandbox_console.model.sandbox import Sandbox
 Key = tuple[str, str]
 
 ID_PREFIX = 6
-"""An id may be given by so many of its first characters, or more."""
+"""The fewest first characters by which an id may be given."""
 
 _FILE_NAME_MOST = 200
 
@@ -35,15 +35,15 @@ class Named(Struct, frozen=True, array_like=True):
     at: float = 0.0
 
     def fits(self, word: str) -> bool:
-        """Whether a word of the command line means it."""
+        """Whether a word of the command line refers to it."""
         return self.name == word or (len(word) >= ID_PREFIX and self.id.startswith(word))
 
 
 class Known(Struct, frozen=True):
     """What is known about one host.
 
-    ``answered_at``: when it last gave its list, 0 for never. ``silent``: it did not answer the last time.
-    ``told``: somebody was informed that it does not exist.
+    ``answered_at`` is when it last returned its list, 0 for never. ``silent`` means that it did not answer last time.
+    ``told`` means that somebody was informed that it does not exist.
     """
 
     answered_at: float = 0.0
@@ -52,7 +52,7 @@ class Known(Struct, frozen=True):
     names: tuple[Named, ...] = ()
 
     def holds(self, word: str) -> bool:
-        """Whether it had what the word means, or was asked to create it since."""
+        """Whether it had what the word refers to, or its creation was requested since."""
         return any(one.fits(word) for one in self.names)
 
     def excludes(self, word: str) -> bool:
@@ -89,14 +89,14 @@ class KnownNames:
             since = tuple(one for one in known.names if one.at >= began and (one.name, one.id) not in found)
             now = {(one.name, one.id) for one in known.names}
             if known.answered_at and not known.silent and now == found | {(one.name, one.id) for one in since}:
-                return known  # a list that tells nothing new is not written again
+                return known  # a list without anything new is not written again
             names = tuple(Named(*one) for one in sorted(found))
             return Known(began, silent=False, told=known.told, names=names + since)
 
         self._change(key, newer)
 
     def asked(self, key: Key, name: str) -> None:
-        """Note that a host will be asked to create a sandbox of this name."""
+        """Note that a sandbox of this name is about to be requested from a host."""
         one = Named(name, "", time.time())
         self._change(key, lambda known: msgspec.structs.replace(known, names=(*known.names, one)))
 

@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 _ENVIRONMENT_MOST = 8 << 20
 _LOOK_S = 30.0
 _BEGIN = b"\0==sandbox-console=="
-# NUL parts the variables; a process that ends meanwhile is passed over.
+# NUL separates the variables; a process that ends meanwhile is skipped.
 _SCRIPT = r"""for p in /proc/[0-9]*; do [ "$p" = "/proc/$$" ] || { printf '\0==sandbox-console==%s\0' "${p#/proc/}"
 cat "$p/environ"; }; done 2>/dev/null"""
 
@@ -58,10 +58,10 @@ class NotLooked(Struct, frozen=True):
 
 
 AskGround = Callable[[], Awaitable[GuestFolders]]
-"""Tells what guests can change."""
+"""Reports what guests can change."""
 
 Look = Callable[[Exec, ExecIO], Awaitable[object]]
-"""Carries an exec out through the gate with its output unmasked: what is looked for must be seen."""
+"""Carries out an exec through the gate with its output unmasked, because the scan must see what it searches for."""
 
 
 class LeakScan:

@@ -21,7 +21,7 @@ class LiveLogs:
         self._fleet, self._vault, self._retained = fleet, vault, retained
 
     async def read(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of a sandbox's output, known secrets masked, else the bytes as they were written."""
+        """Batches of a sandbox's output: the bytes as they were written, but with known secrets masked."""
         backend = await self._fleet.use(ref.backend, ref.host)
         name = ref.id
         with contextlib.suppress(NotFound):

@@ -14,7 +14,7 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, S
 from sandbox_console.service.reads.known_names import ID_PREFIX, Key, KnownNames
 
 GRACE_S = 0.3
-"""How long hosts that are not known to hold a name are still waited for once it is found: longer than a list takes."""
+"""How long to wait, once a name is found, for hosts that are not known to have it: longer than a list takes."""
 
 _AT_ONCE = 32
 
@@ -29,7 +29,7 @@ class Found(Struct, frozen=True):
 
 
 class Hosts(Protocol):
-    """What a lookup needs of the fleet: service/fleet.py says what each part is."""
+    """What a lookup needs of the fleet; service/reads/fleet.py describes each part."""
 
     names: KnownNames
 
@@ -48,8 +48,8 @@ class Hosts(Protocol):
 class Lookup:
     """One command's names. A host that does not answer counts as empty unless it may have the name.
 
-    It may where it held the name when it last answered or was asked to make it since, and where it never gave a list
-    and now hangs. ``recall`` is used for a host that is away and of which no list is kept.
+    It may have the name if it had it when it last answered, if the name was requested there since, or if it never
+    returned a list and now hangs. ``recall`` is used for a host that is away and whose list is not stored.
     """
 
     def __init__(self, fleet: Hosts, words: Sequence[str]) -> None:

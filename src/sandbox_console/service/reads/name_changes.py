@@ -34,12 +34,12 @@ def note_after(names: KnownNames, action: Action) -> None:
 
 
 def recorded(trail: Trail) -> Callable[[Key, str], Awaitable[bool]]:
-    """A function that says if the log has a sandbox of this name on a host that was not removed since."""
+    """A function that says whether the log has a sandbox of this name on a host that has not been removed since."""
 
     async def told(key: Key, name: str) -> bool:
         try:
             rows = await trail.entries(AuditQuery(limit=_LOOKED_AT, backend=key[0], text=name))
-        except ConsoleError:  # a log that cannot be read tells nothing
+        except ConsoleError:  # a log that cannot be read says nothing
             return False
         last = next((entry for entry in rows if _is_about(entry, "/".join(key), name)), None)
         return last is not None and last.attempt.action != Remove.verb

@@ -1,4 +1,4 @@
-"""Reads the records of one backend's gateways in one task: by a watch on files, or one sandbox after another."""
+"""Reads the records of one backend's gateways in one task, with a watch on files or one sandbox after another."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.sandbox import SandboxRef
 
 FIRST_PER_S, AGAIN_PER_S, MANY_PER_S = 400.0, 100.0, 40.0
-"""Reads a second: of sandboxes that were never read, of others, and of a backend that has MANY and more of them.
+"""Reads per second: of sandboxes that were never read, of others, and of a backend that has MANY of them or more.
 
 Each is 0.35 ms of CPU without a file: 400 a second made a key in a list of 10,000 take 110 ms instead of 28.
 """
 MANY = 1000
 TURN = 4
-"""Reads between two rests: waking for each one costs half as much as the read."""
+"""How many reads are made between two pauses: waking for each one costs half as much as the read."""
 ROUND_S = 1.0
-"""A sandbox without files is asked once in so long, at the most."""
+"""How often a sandbox without files is queried, at most."""
 QUIET_SHOWN_S, QUIET_S = 2.0, 30.0
-"""One that tells nothing new is asked half as often each time, down to this: in view, and else."""
+"""A sandbox without news is queried half as often each time, down to this: one in view, and any other."""
 BATCH_S = 0.25
-"""A guest may try thousands of hosts: what comes meanwhile is read at once."""
+"""A guest may try thousands of hosts: what arrives in this time is read together."""
 READ_MOST = 64 << 10
 """Bytes of one sandbox's records at a time: 8 ms of Python."""
 AGAIN_S, SELDOM_S = 3.0, 60.0
-"""After how long what could not be read is asked for again, at first and at most."""
+"""How long to wait before trying again to read what could not be read, at first and at most."""
 _MISSING_S = 5.0
 _ANSWER_S = 10.0
 _rest = asyncio.sleep
@@ -46,7 +46,7 @@ Refused = Callable[[SandboxRef, ConsoleError | None], None]
 
 
 class _Source:
-    """One sandbox's records and how far they were read."""
+    """One sandbox's records and how far they have been read."""
 
     __slots__ = ("failures", "folder", "follower", "idle", "last", "quiet", "read", "ref", "timer")
 
@@ -57,7 +57,7 @@ class _Source:
         self.last: float | None = None
         self.read = False
         self.idle = False  # there was nothing to read: there may be when it changes
-        self.quiet = 0  # how often in a row it told nothing new
+        self.quiet = 0  # how often in a row it had nothing new
         self.failures = 0
         self.timer: asyncio.TimerHandle | None = None
 
@@ -71,8 +71,8 @@ class _Files(NamedTuple):
 class RecordReader:
     """Reads what ``add`` names until ``close``.
 
-    ``take`` gets the records of a sandbox, oldest first and each once. ``refused`` is told of a sandbox whose records
-    cannot be read, and None of it when they can be, or when there is nothing to read.
+    ``take`` gets the records of a sandbox, oldest first and each once. ``refused`` is called for a sandbox whose
+    records cannot be read, and with None once they can be, or when there is nothing to read.
     """
 
     def __init__(self, use: Callable[[], Awaitable[Backend]], take: Take, refused: Refused) -> None:
@@ -124,7 +124,7 @@ class RecordReader:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def _ready(self, ref: SandboxRef) -> None:
-        """Mark a source as due once those before it were read."""
+        """Mark a source as due once those before it have been read."""
         if ref in self._sources and ref not in self._due:
             (self._first if ref in self._shown else self._due)[ref] = None
         self._news.set()
@@ -186,7 +186,7 @@ class RecordReader:
                 found = await self._asked(by, source)
         except (NotFound, Unsupported):
             source.idle = True
-            self._refused(source.ref, None)  # the list tells
+            self._refused(source.ref, None)  # the list shows that
             return
         except ConsoleError as error:
             self._failed(source, error)
@@ -207,7 +207,7 @@ class RecordReader:
             source.failures += 1
 
     def _way(self, backend: Backend) -> _Files | Egress:
-        """How its records are read. Kept: to ask an object for a protocol costs 0.1 ms. Raises Unsupported."""
+        """How its records are read. Cached, because the check for a protocol takes 0.1 ms. Raises Unsupported."""
         if self._kind is None or self._kind[0] is not backend:
             way: _Files | Egress
             if isinstance(backend, EgressFiles):
@@ -247,6 +247,6 @@ class RecordReader:
         return found
 
     def _pause(self, source: _Source) -> float:
-        """Seconds until it is asked again."""
+        """Seconds until it is queried again."""
         most = QUIET_SHOWN_S if source.ref in self._shown else QUIET_S
         return min(ROUND_S * (1 << min(source.quiet, 5)), most)

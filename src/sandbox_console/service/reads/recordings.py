@@ -1,4 +1,4 @@
-"""Recorded shells: started if the configuration asks for it, masked, hashed into the audit log, played."""
+"""Recorded shells: started if the configuration says so, masked, hashed into the audit log, and played."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Recordings:
         return await writer.end(self._redactor.across)
 
     async def list(self) -> list[Recording]:
-        """Newest first."""
+        """All recordings, newest first."""
         paths = await asyncio.to_thread(lambda: sorted(self.folder.glob("*.cast"), reverse=True))
         return [found for path in paths if (found := await self._told(path)) is not None]
 
@@ -126,7 +126,7 @@ class Recordings:
 
 
 def not_recorded(why: str) -> ConsoleError:
-    """The error of a shell that must be recorded and cannot."""
+    """The error of a shell that must be recorded but cannot be."""
     return ConsoleError(
         f"the shell cannot be recorded: {why}", hint='free some space, or set recording.mode = "best-effort"'
     )

@@ -1,7 +1,7 @@
 """Logs kept after their sandboxes are gone: secrets masked, in files of bounded size.
 
-Each sandbox has two files, the older of which is removed when the newer has half of a sandbox's share. A file is
-one JSON line that says whose it is, then frames: time (ns), stream, length, bytes; a length cut short ends it.
+Each sandbox has two files; the older is removed when the newer has half of a sandbox's share. A file has one JSON
+line that says whose it is, then frames of time (ns), stream, length and bytes; a length that is cut short ends it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sandbox_console.model.sandbox import SandboxRef
 _FRAME = struct.Struct(">qBI")
 _KINDS: tuple[Stream | None, ...] = (Stream.STDOUT, Stream.STDERR, Stream.TTY, None)
 PIECE = 256 * 1024
-"""A line is written down when it is whole; one that is longer in pieces."""
+"""A line is written when it is whole; a line that is longer than this is written in pieces."""
 
 
 class RetainedLog(Struct, frozen=True):
@@ -72,7 +72,7 @@ class Retained:
             return []
 
     async def read(self, ref: SandboxRef) -> list[LogItem]:
-        """One kept log; empty if there is none, and a gap if its files cannot be read."""
+        """One kept log. It is empty if there is none, and a gap if its files cannot be read."""
         try:
             return await asyncio.to_thread(lambda: list(self._items(ref)))
         except OSError as error:

@@ -19,9 +19,9 @@ from sandbox_console.service.reads.leaks import AskGround, Leak, LeakScan, Look,
 
 
 class SecretInfo(Struct, frozen=True):
-    """One secret of the config. ``used_by`` are names of sandboxes whose spec asks for it.
+    """One secret of the config. ``used_by`` are the names of sandboxes whose spec requests it.
 
-    ``problem`` is why it cannot be read, with ``hint``; ``note`` what should be better. Both only after a check.
+    ``problem`` is why it cannot be read, with ``hint``; ``note`` is what should be improved. Both need a check first.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Secrets:
         return self._vault.names
 
     async def listed(self) -> tuple[Sequence[SecretInfo], Sequence[str]]:
-        """All secrets with the sandboxes that use them, and the backends that could not be asked about that."""
+        """All secrets with the sandboxes that use them, and the backends that could not be queried about that."""
         sandboxes, healths = await self._fleet.listing()
         users: dict[str, list[str]] = {}
         for sandbox in sandboxes:

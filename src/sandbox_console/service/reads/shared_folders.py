@@ -21,11 +21,11 @@ FILE = "shares.json"
 _SEEN = "seen"
 _MOST_BYTES = 4 << 20
 _MOST_EACH = 8
-"""Folders that one path is known to have been in this boot."""
+"""The most folders remembered for one path since the machine started."""
 
 
 class Seen(Struct, frozen=True, array_like=True):
-    """A folder as it was when a guest was given it."""
+    """A folder as it was when it was given to a guest."""
 
     device: int
     inode: int
@@ -57,7 +57,7 @@ class SharedFolders(Struct, frozen=True):
         return SharedFolders(fresh, seen)
 
     def without(self, passed: Callable[[str], bool]) -> SharedFolders:
-        """All but the folders that are passed over."""
+        """All except the folders for which ``passed`` is true."""
         folders = {key: [one for one in found if not passed(one)] for key, found in self.folders.items()}
         return SharedFolders(folders, {folder: found for folder, found in self.seen.items() if not passed(folder)})
 
@@ -98,9 +98,9 @@ def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> 
 
 
 def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str, Sequence[str]]]) -> None:
-    """Write down what is given now; a state folder that is full or read-only stays as it is: who asks is told anyway.
+    """Store which folders are given now. A full or read-only state folder stays as it is; callers know them anyway.
 
-    Consoles take turns, so that none overwrites what another has given meanwhile.
+    Consoles take turns, so that none overwrites what another has stored meanwhile.
     """
     try:
         lock = os.open(state / f".{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -145,7 +145,7 @@ def _look(folder: str) -> Seen | None:
 
 
 def _seen(said: Any) -> dict[str, list[Seen]]:
-    """Inode and device numbers mean nothing after a restart of the machine, which no guest survives."""
+    """What was stored since the machine started. Older inode and device numbers mean nothing, and no guest survived."""
     try:
         found = msgspec.convert(said, _Kept)
     except msgspec.ValidationError:

@@ -15,17 +15,17 @@ AT_ONCE = 4
 SOON_EVERY_S = 5.0
 SOON_AT_ONCE = 32
 SAMPLE_S = 1.0
-"""Two samples a second apart, as a share of CPU needs two: 100 sandboxes cost an engine 0.3 % of a core.
+"""A share of CPU needs two samples, a second apart: 100 sandboxes cost an engine 0.3 % of a core.
 
-While somebody sorts or filters by them, at most SOON_AT_ONCE a second, 3 % of a core: the figures of 100 sandboxes are
-then at most 10 s old, of 1,000 at most 40.
+While somebody sorts or filters by them, at most SOON_AT_ONCE are sampled a second, 3 % of a core. The figures of 100
+sandboxes are then at most 10 s old, those of 1,000 at most 40 s.
 """
 
 PATIENCE_S = 10.0
 
 
 class Sweep:
-    """One task that samples in rounds. ``sandboxes`` gives all there are, ``streamed`` those sampled anyway."""
+    """One task that samples in rounds. ``sandboxes`` returns all there are, ``streamed`` those sampled anyway."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What sandboxes reached and were refused: counted by host, with first and last time. Pure and bounded."""
+"""What sandboxes reached and what they were refused, counted by host, with first and last time. Pure and bounded."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MINUTES_MOST = 180
 class HostSeen(Struct):
     """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision.
 
-    ``denied_at`` is when it was denied last; 0 if never. ``outcome`` is the last one; what was ``unresolved``
-    or ``failed`` was not denied: no rule would help it. ``asker`` is who asked last to have it allowed.
+    ``denied_at`` is when it was last denied, 0 if never. ``outcome`` is the last one; what was ``unresolved`` or
+    ``failed`` was not denied, and no rule would help. ``asker`` is who last requested to have it allowed.
     """
 
     host: str
@@ -54,16 +54,16 @@ class HostSeen(Struct):
 
 
 class Feed:
-    """Records in, hosts out."""
+    """Counts records by host."""
 
     def __init__(self, most: int = HOSTS_MOST) -> None:
         self._most = most
         self._hosts: dict[str, HostSeen] = {}
         self.forgotten = 0
         self.version = 0
-        """Another number after each record."""
+        """This number changes with each record."""
         self.minutes: Counter[int] = Counter()
-        """Denials, by the minute since the epoch in which they were."""
+        """Denials, by the minute since the epoch in which they happened."""
 
     def add(self, ref: SandboxRef, name: str, record: EgressRecord) -> None:
         """Count a record. The end of an allowed connection adds its bytes and does not count as another."""
@@ -180,13 +180,13 @@ class Replayed(Struct, frozen=True):
 
 
 Tally = tuple[int, EgressRecord]
-"""How often a host and port were asked for, and the record that stands for them."""
+"""How often a host and port were requested, and the record that represents them."""
 
 
 class Traffic:
     """Recorded connections by host and port. What was allowed once counts as allowed.
 
-    At most ``most`` of them: past that the one not heard of for longest is forgotten, and counted.
+    There are at most ``most`` of them. Past that, the one not seen for longest is forgotten, and counted.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -195,7 +195,7 @@ class Traffic:
         self.forgotten = 0
 
     def add(self, record: EgressRecord) -> None:
-        """Count a record; the end of an allowed connection is no connection of its own."""
+        """Count a record; the end of an allowed connection does not count as another."""
         if record.ended and not record.reason:
             return
         key = (record.host, record.port)
@@ -220,15 +220,15 @@ def replay(
 ) -> Sequence[Replayed]:
     """What a draft says about recorded traffic, next to what the current rules say.
 
-    What was refused for its form (a wrong server name, no TLS) would be so again, whatever the draft. Rules that have
-    run out at ``now`` are as none.
+    What was refused for its form (a wrong server name, no TLS) would be refused again, whatever the draft says. Rules
+    that have expired at ``now`` are ignored.
     """
     tried, present = _Book(draft, now), None if rules is None else _Book(rules, now)
     return [_replayed(record, count, tried, present) for count, record in tallies]
 
 
 class _Book:
-    """Rules by what they name, because of hundreds of rules only a few can match one of thousands of hosts."""
+    """Rules indexed by what they name, because only a few of hundreds of rules can match one of thousands of hosts."""
 
     def __init__(self, rules: Sequence[EgressRule], now: float | None) -> None:
         self._rules = rules if now is None else in_force(rules, now)
@@ -242,7 +242,7 @@ class _Book:
                 self.networks.append(rule)
 
     def about(self, host: str) -> Sequence[EgressRule]:
-        """Those that may match a host, in their order."""
+        """The rules that may match a host, in their order."""
         name = named(host)
         if parse_address(name) is not None:
             return self.networks
@@ -259,10 +259,10 @@ def _replayed(record: EgressRecord, count: int, draft: _Book, rules: _Book | Non
 
 
 _PASSED = ("unreachable", "unresolvable", "timeout", "too_many", "revoked")
-"""The rules let it through, and then something else ended it."""
+"""Outcomes where the rules let it through and something else ended it."""
 _NOT_OUTSIDE = ("not_global", "own_host")
 _RULED = ("not_allowed", "denied", "no_policy", "not_global", "own_host")
-"""Refusals that other rules could make an allow of."""
+"""Refusals that other rules could turn into an allow."""
 
 
 def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
@@ -278,5 +278,5 @@ def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
 
 
 def _is_own(record: EgressRecord, address: Address) -> bool:
-    """Whether the gateway said that the address was its own machine's: a network in a rule does not open that."""
+    """Whether the gateway said that the address was its own machine's, which a network in a rule does not open."""
     return record.reason == "own_host" or (record.reason == "not_global" and is_global(address))

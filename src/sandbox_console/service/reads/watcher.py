@@ -17,10 +17,10 @@ from sandbox_console.service.reads.stats_sweep import Sweep
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 _LISTED_S = 5.0
-"""A list that is told of began before: what was asked for meanwhile is not in it."""
+"""How long before its report a list may have begun: what was requested meanwhile is not in it."""
 
 _LASTED_S = 10.0
-"""A stream that held for so long was a good one: after it the first retry is quick again."""
+"""A stream that lasted this long was good: after it, the first retry is quick again."""
 
 Publish = Callable[[Event], None]
 
@@ -91,9 +91,9 @@ class StatsPump:
         self._sweep = Sweep(fleet, publish, others, self._tasks.__contains__)
 
     def show(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
-        """Sample just these from now on; ended streams are started again when shown again.
+        """Sample only these from now on; ended streams are started again when shown again.
 
-        ``rest_soon``: the others are sampled soon, too.
+        With ``rest_soon`` the others are sampled soon, too.
         """
         self._sweep.start()
         self._sweep.hurry(rest_soon)
@@ -116,7 +116,7 @@ class StatsPump:
             async for stats in backend.stats(ref, self._interval_s):
                 self._publish(Sampled(ref, stats))
         except ConsoleError:
-            return  # it stopped or its backend went away: the list tells that
+            return  # it stopped or its backend went away: the list shows that
         except Exception:  # noqa: BLE001 - a backend's bug costs this row its figures until it is shown again, no more
             return
 

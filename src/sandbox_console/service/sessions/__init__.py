@@ -1,1 +1,1 @@
-"""What a face holds open: a shell, an attached process, a forward."""
+"""The sessions that a face holds open: a shell, an attached process, a forward."""

@@ -17,16 +17,16 @@ from sandbox_console.service.gate.gate import Consent, Performs
 from sandbox_console.service.gate.operation import ExecIO, Hold
 
 _QUEUED = 64
-"""Chunks kept for one who reads late; then the backend's own bound holds, which tells what it drops."""
+"""How many chunks are kept for a slow reader. Then the backend's own limit applies, which reports what it drops."""
 _BACKSPACE, _NEWLINE, _RETURN, _PRINTABLE, _RUB_OUT = 8, 10, 13, 32, 127
 _TOP, _FOLLOWS = 0b1100_0000, 0b1000_0000
 """The top bits of a byte, and what they are in those of UTF-8 that follow the first of a character."""
 
 
 class AttachedSession:
-    """What a terminal on screen needs of an attached process. Made by :func:`attach`; close it.
+    """What a terminal on screen needs of an attached process. Made by :func:`attach`; the caller closes it.
 
-    What a process without a terminal writes has its line ends made fit for one.
+    The line ends of a process without a terminal are converted for one.
     """
 
     recorded = False
@@ -44,7 +44,7 @@ class AttachedSession:
         self._line = bytearray()
 
     async def open(self) -> None:
-        """Wait until the process is held. Raises what the action raises."""
+        """Wait until the process is attached. Raises what the action raises."""
         await asyncio.wait(list[asyncio.Future[Any]]((self._held, self._ending)), return_when=asyncio.FIRST_COMPLETED)
         if not self._held.done():
             await self._ending
@@ -79,7 +79,7 @@ class AttachedSession:
             await self._edit(byte)
 
     async def _edit(self, byte: int) -> None:
-        """What a terminal does with a key where the process reads a pipe: echo, rub out, and hand whole lines over."""
+        """Treat a key as a terminal does, for a process that reads a pipe: echo, erase, and pass on whole lines."""
         if byte in (_RETURN, _NEWLINE):
             self._typed.put_nowait(bytes(self._line) + b"\n")
             self._line.clear()
@@ -94,14 +94,14 @@ class AttachedSession:
             await self._out.put(bytes([byte]))
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Tell the process's terminal its size; the first time another one before, so that it draws again."""
+        """Set the size of the process's terminal; the first time, set another size before, so that it draws again."""
         if not self._sized:
             self._sized = True
             await self.attachment.resize(cols, rows + 1)
         await self.attachment.resize(cols, rows)
 
     async def wait(self) -> Exit:
-        """How the process ended; without a code where it was let go of."""
+        """How the process ended; without a code if it was detached."""
         result = await shielded(self._ending)
         return Exit(code=result.exit_code, reason=str(result.details.get("end", "")))
 
@@ -111,7 +111,7 @@ class AttachedSession:
             await self.attachment.let_go()
         else:
             self._operation.cancel()
-        while not self._ending.done():  # nobody reads any more: what still comes would wait for ever
+        while not self._ending.done():  # nobody reads any more: further output would wait for ever
             await self.read()
         with suppress(ConsoleError, asyncio.CancelledError):
             self._ending.result()

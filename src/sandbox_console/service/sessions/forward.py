@@ -14,13 +14,13 @@ from sandbox_console.service.gate.operation import ExecIO, Hold, Operation
 
 
 class HeldForward:
-    """A forward as a face holds it. Made by :func:`forward`; let go of it."""
+    """A forward as a face holds it. Made by :func:`forward`; the caller ends it with :meth:`let_go`."""
 
     def __init__(self, operation: Operation, forwarding: Forwarding) -> None:
         self.operation, self.forwarding = operation, forwarding
 
     async def ended(self) -> str:
-        """Wait for the end: why the sandbox ended it, nothing where it was let go of. Raises the action's error."""
+        """Wait for the end. Returns why the sandbox ended it, or "" if it was let go. Raises the action's error."""
         return str((await self.operation.result()).details.get("end", ""))
 
     async def let_go(self) -> None:
@@ -49,4 +49,4 @@ async def forward(console: Performs, request: Forward, *, consent: Consent) -> H
         operation.cancel()
         raise
     finally:
-        ending.cancel()  # the wait for it alone: the operation goes on
+        ending.cancel()  # only the wait for it: the operation goes on

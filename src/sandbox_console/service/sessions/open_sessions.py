@@ -1,4 +1,4 @@
-"""The shells, forwards and attached sessions of this console, which a quarantine ends, whichever console made it."""
+"""The shells, forwards and attached sessions of this console, which a quarantine made by any console ends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sandbox_console.service.gate.operation import Operation
 from sandbox_console.service.sessions.shell import ShellSession
 
 LOOK_S = 1.0
-"""How often it is looked whether another console has put a sandbox into quarantine, while something is open."""
+"""How often to check whether another console has put a sandbox into quarantine, while something is open."""
 _CLOSE_S = 2.0
-"""How long a quarantine waits for a shell to close: the freeze that follows stops what is left of it."""
+"""How long a quarantine waits for a shell to close; the freeze that follows stops what is left of it."""
 
 
 class OpenSessions:
-    """What is open. Ends by itself what belongs to a sandbox in quarantine."""
+    """The open sessions. Those of a sandbox in quarantine are ended automatically."""
 
     def __init__(self, holds: Holds) -> None:
         self._holds = holds
@@ -29,18 +29,18 @@ class OpenSessions:
         self._closing: set[asyncio.Task[None]] = set()
 
     def add(self, session: ShellSession) -> None:
-        """A shell was opened."""
+        """Add a shell that was opened."""
         self._shells.add(session)
         self._look()
 
     def note(self, operation: Operation) -> None:
-        """An action was begun; a forward or an attach goes on until somebody ends it."""
+        """Note an action that was started; a forward or an attach goes on until somebody ends it."""
         if isinstance(operation.action, Forward | Attach):
             self._operations.add(operation)
             self._look()
 
     async def end(self, ref: SandboxRef) -> int:
-        """End all that belongs to a sandbox; gives how many there were."""
+        """End all sessions of a sandbox. Returns how many there were."""
         self._forget()
         shells = [one for one in self._shells if one.request.ref == ref]
         operations = [one for one in self._operations if ref_of(one.action) == ref]
@@ -53,7 +53,7 @@ class OpenSessions:
         return len(shells) + len(operations)
 
     async def close(self) -> None:
-        """The console is closed."""
+        """Stop, because the console is closed."""
         if self._looking is not None:
             self._looking.cancel()
         tasks = [shell.close() for shell in self._shells]

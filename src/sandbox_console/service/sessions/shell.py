@@ -20,7 +20,7 @@ from sandbox_console.service.reads.recordings import Recordings, not_recorded
 OnEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 _END_S = 15.0
-"""How long a backend may take to end a shell; past it the note says that it did not."""
+"""How long a backend may take to end a shell; after that the note says that it did not."""
 
 _HELD_S = 0.02
 """How long bytes that may begin a secret wait for more; a prompt must not wait for the next key."""
@@ -36,7 +36,7 @@ class ShellSession:
         self.request = request
         self.audit_id = audit_id
         self.without: tuple[str, ...] = ()
-        """Secrets of the sandbox that could not be read here: the shell lacks them, and their values are not masked."""
+        """Secrets of the sandbox that could not be read here. The shell lacks them, and their values are not masked."""
         self._terminal = terminal
         self._mask = StreamRedactor(redactor)
         self._on_end = on_end
@@ -54,7 +54,7 @@ class ShellSession:
 
     @property
     def closed(self) -> bool:
-        """Whether its end is noted."""
+        """Whether its end has been noted."""
         return self._closing is not None and self._closing.done()
 
     async def read(self) -> bytes:
@@ -78,7 +78,7 @@ class ShellSession:
             try:
                 await self._recorder.output(shown)
             except OSError as error:
-                if self._recordings.required(self.request):  # nothing more is shown: the shell ends here
+                if self._recordings.required(self.request):  # nothing more may be shown: the shell ends here
                     raise not_recorded(error.strerror or str(error)) from error
         return shown
 
@@ -88,7 +88,7 @@ class ShellSession:
         await self._terminal.write(data)
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Tell the PTY its size."""
+        """Set the size of the PTY."""
         if self._recorder is not None:
             self._recorder.resize(cols, rows)
         await self._terminal.resize(cols, rows)
@@ -98,7 +98,7 @@ class ShellSession:
         return await self._terminal.wait()
 
     async def close(self) -> None:
-        """End the shell and all that it started, and note it. Safe to call twice."""
+        """End the shell and everything that it started, and note the end. Safe to call twice."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await shielded(self._closing)

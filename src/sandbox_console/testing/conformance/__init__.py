@@ -14,8 +14,8 @@
         def profile(self):
             return Profile("mine", lambda name: SandboxSpec(name, image="busybox", command=("sleep", "1000")))
 
-Checks ask for capabilities, never for vendors: a missing one is a skip with the backend's own reason.
-``known_gaps`` maps a check's name to a reason: it is then expected to fail, and passing is a failure.
+Checks require capabilities, never vendors: if one is missing, the check is skipped with the backend's own reason.
+``known_gaps`` maps a check's name to a reason. The check is then expected to fail, and passing is a failure.
 """
 
 from sandbox_console.testing.conformance.allowlist import Allowlist

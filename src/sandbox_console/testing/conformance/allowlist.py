@@ -1,4 +1,4 @@
-"""Checks that an allowlist lets through what it names, nothing else, and reports each attempt."""
+"""Checks that an allowlist lets through what it names and nothing else, and that each attempt is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox_console.testing.conformance.deny_all import REACH, listening, needs
 from sandbox_console.testing.conformance.rig import Checks, Rig, eventually
 
 _NAMED, _OTHER = "named.example.com", "other.example.com"
-# A request for a page, by the proxy that the guest was told of, else straight to the place.
+# A request for a page, through the proxy in the guest's environment if there is one, else direct.
 _ASK = r"""
 ask() {
     place=${http_proxy#http://}; place=${place%/}

@@ -1,4 +1,4 @@
-"""Commands beside the main process."""
+"""Checks commands beside the main process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An empty allowlist is no network at all: ten ways out, tried from inside, against listeners that would tell."""
+"""Checks that an empty allowlist means no network, with ten ways out from inside, against listeners that notice."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ _WAYS = {
     "a_namespace_of_its_own": "unshare -rn nc -w 2 127.0.0.1 PORT; nsenter -t 1 -n nc -w 2 127.0.0.1 PORT",
     "a_packet_past_the_stack": "(ping -c 1 -W 2 ADDRESS || ping -c 1 -W 2 192.0.2.1) && echo OUT",
 }
-# With a kernel of its own it may give itself what route it likes, and still comes nowhere. Its network's other end may
-# take a connection only to refuse it, so an answer is asked for that is no refusal.
+# With its own kernel it may set any route, and still reaches nothing. The other end of its network may accept a
+# connection only to refuse it, so the check requires an answer that is not a refusal.
 _OWN_KERNEL = {
     "the_metadata_service": "told=$(printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 169.254.169.254 80); "
     'case "$told" in "" | *network_policy_denied*) ;; *) echo "OUT $told" ;; esac',
@@ -93,7 +93,7 @@ _OWN_KERNEL = {
 
 
 class Listener:
-    """A program in the backend's host's network that tells of each who comes."""
+    """A program in the network of the backend's host that reports each client."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int, addresses: list[str]) -> None:
         self.process, self.port, self.addresses = process, port, addresses
@@ -150,7 +150,7 @@ class DenyAll(Checks):
         await needs_tools(rig, ref)
         async with listening(rig) as listener:
             places = f"127.0.0.1 169.254.169.254 {' '.join(listener.addresses[:6])} $gateways"
-            # What the network that brings the port in may have: a resolver and routers.
+            # What the network of a published port may have: a resolver and routers.
             found = "gateways=$(awk '/^nameserver/ {print $2}' /etc/resolv.conf; ip route | awk '/via/ {print $3}')"
             await rig.sh(
                 ref, f"{REACH}\n{found}\nfor a in {places}; do tcp $a {listener.port} & udp $a 53 & done; wait"
@@ -179,13 +179,13 @@ class DenyAll(Checks):
 
 
 async def needs_tools(rig: Rig, ref: SandboxRef) -> None:
-    """Skip where the image has nothing to connect with."""
+    """Skip if the image has no program that can connect."""
     if not (await rig.sh(ref, _TOOLS)).out:
         pytest.skip("its image has neither nc nor bash to try it with")
 
 
 async def sees(rig: Rig, listener: Listener) -> None:
-    """The listener works: one that comes from the host itself is told."""
+    """Check that the listener works: it reports a client from the host itself."""
     knock = f"import socket; socket.create_connection(('127.0.0.1', {listener.port}), 10)"
     words = [*rig.profile.host_command, sys.executable, "-I", "-S", "-c", knock]
     process = await asyncio.create_subprocess_exec(*words, env=dict(os.environ))

@@ -1,4 +1,4 @@
-"""What cannot be done is one of ``sandbox_console.errors``, with its code, a message and no trace of it left."""
+"""Checks that what cannot be done raises one of ``sandbox_console.errors``, with code and message, without traces."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Errors(Checks):
         assert caught.value.code == "not_found"
 
     async def test_what_it_cannot_is_refused_with_its_reason(self, rig: Rig) -> None:
-        """A missing capability's verb raises, as does a change without a permit, and nothing has happened."""
+        """The verb of a missing capability raises, and so does a change without a permit, and nothing is changed."""
         capabilities = rig.backend.capabilities()
         ref = await rig.make(start=False)
         if not capabilities.has(Capability.EGRESS_ALLOWLIST):
@@ -118,7 +118,7 @@ def _call(rig: Rig, verb: str, ref: SandboxRef) -> Callable[[], Awaitable[Any]]:
 
 
 async def _unpermitted(rig: Rig, ref: SandboxRef) -> None:
-    """Ask for changes without a permit, of the backend as the console holds it."""
+    """Request changes without a permit, from the backend as the console holds it."""
     backend, nothing, before = permitted(rig.backend), cast(Permit, None), len(await rig.backend.list())
     for change in (
         lambda: backend.create(nothing, rig.spec(), (), lambda _: None),

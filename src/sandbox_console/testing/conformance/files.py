@@ -1,4 +1,4 @@
-"""Files in and out."""
+"""Checks files copied in and out."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Files(Checks):
 
     async def test_100_mb_go_both_ways_in_bounded_memory(self, rig: Rig) -> None:
         rig.needs_speed()
-        rig.needs_sh(Capability.COPY)  # a backend in memory is not asked
+        rig.needs_sh(Capability.COPY)  # not for a backend in memory
         files, ref, scratch = await self._ready(rig)
         before, most, came, largest = resident_mib(), 0, 0, 0
 
@@ -178,7 +178,7 @@ class Files(Checks):
         try:
             found = await files.list_dir(ref, "/etc")
         except Conflict as error:
-            name = (await rig.look(ref)).name  # a table of reasons has no names of one run
+            name = (await rig.look(ref)).name  # a table of reasons must not have the names of one run
             why = error.message.replace(f"sandbox {name}", "it").replace(name, "it")
             pytest.skip(f"{Capability.COPY} where it does not run: {why}")
         else:

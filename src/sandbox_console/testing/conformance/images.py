@@ -1,4 +1,4 @@
-"""Images and snapshots."""
+"""Checks images and snapshots."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Images(Checks):
         rig.needs(Capability.CREATE)
         spec = replace(rig.spec(), image="sandbox-console-test/no-such-image:ever")
         if not {field: text for field, text in rig.backend.validate(spec).items() if text}:
-            rig.needs_sh(Capability.CREATE)  # a backend in memory takes any name
+            rig.needs_sh(Capability.CREATE)  # a backend in memory accepts any name
             making = rig.make(start=False, name=spec.name, image=spec.image)
             await rig.refusal(making, f"the image {spec.image}, which is nowhere")
         assert spec.name not in [one.name for one in await rig.backend.list()]

@@ -1,4 +1,4 @@
-"""Looks deeper into a sandbox: processes, changes, the provider's own account, what happened, its main process."""
+"""Checks deeper reads of a sandbox: processes, changes, the provider's description, events, the main process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Looks(Checks):
             told = {int(pid): command.strip() for pid, _, command in (line.partition(" ") for line in lines)}
             pids = [pid for pid, command in told.items() if command == "sleep 7742"]
             ours = found.keys() - told.keys()
-            # The shell, its sleep, and where there is one the init that the guest sees as well.
+            # The shell, its sleep, and the init if there is one, which the guest sees as well.
             return len(pids) == 1 and found.get(pids[0]) == "sleep 7742" and not ours and len(found) <= 3
 
         await eventually(agree, "what it tells is not what is seen inside")

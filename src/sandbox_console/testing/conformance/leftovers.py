@@ -48,7 +48,7 @@ class Leaving(Checks):
             pytest.skip("the profile names no leftovers")
         await (
             rig.idle() if rig.profile.lent is not None else rig.remove(await rig.make())
-        )  # what is made once for all
+        )  # made once for all sandboxes
         before = await asyncio.to_thread(rig.profile.leftovers)
         ref = await rig.make(labels={"k": "v"})
         await rig.sh(ref, "echo x >/tmp/x")
@@ -95,7 +95,7 @@ class Leaving(Checks):
         await eventually(none_more, "each life leaves descriptors open")
 
     async def test_a_secret_is_nowhere_on_disk(self, rig: Rig) -> None:
-        """Not while it runs, not after; nor in the audit log of this very check."""
+        """Neither while it runs nor afterwards, and not in the audit log of this check either."""
         rig.needs_sh(Capability.SECRET_ENV)
         ref = await rig.make(secrets=(_SECRET,))
         await rig.sh(ref, 'test -n "$TOKEN"', secrets=(_SECRET,))
@@ -119,7 +119,7 @@ def _processes() -> set[int]:
 
 
 def _holding(folder: Path) -> list[str]:
-    """The files below a folder that hold the value."""
+    """The files below a folder that contain the value."""
     found = []
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Lifecycle, idempotence, names, identity, cleanup."""
+"""Checks the lifecycle, idempotence, names, identity and cleanup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main process's output."""
+"""Checks the main process's output."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Logs(Checks):
         assert await rig.text(ref) == b"x" * 1_000_000 + b"\nafter\n"
 
     async def test_a_50_mib_line_harms_nobody(self, rig: Rig) -> None:
-        """It is whole, or what was dropped of it is told; either way in pieces, and what follows it is there."""
+        """It is whole, or what was dropped is reported; either way it comes in pieces, and the next line is there."""
         rig.needs_speed()
         rig.needs_sh(Capability.LOGS)
         ref = await rig.script(f"echo before; head -c {_LONG} /dev/zero | tr '\\0' x; echo; echo after")
@@ -84,7 +84,7 @@ class Logs(Checks):
                     size, largest, tail = size + data.count(b"x"), max(largest, len(data)), (tail + data)[-7:]
                 most = max(most, resident_mib())
         assert tail == b"\nafter\n"
-        assert size == _LONG or gaps or size > _LONG // 4  # an engine's own rotation tells no reader
+        assert size == _LONG or gaps or size > _LONG // 4  # an engine does not report its own rotation to readers
         assert largest <= 4 * 1024 * 1024
         assert most - before < 100, "the line is kept"
 
@@ -94,7 +94,7 @@ class Logs(Checks):
         seen: list[LogRecord] = []
 
         async def follow() -> None:
-            while True:  # as the console does: from the last line that it has
+            while True:  # like the console: from the last line that it has
                 since = seen[-1].at_ns / 1e9 if seen else None
                 async for batch in rig.backend.logs(ref, LogQuery(follow=True, since=since)):
                     known = {(item.at_ns, item.data) for item in seen}

@@ -1,4 +1,4 @@
-"""Published ports: this host answers for the sandbox at the place that was asked for, while it runs."""
+"""Checks published ports: this host serves them at the requested address while the sandbox runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
 
 _PORT = 7070
-# One connection at a time: it greets, and what it is told is in its log.
+# One connection at a time: it greets, and logs what it receives.
 _GREETER = """
 if command -v nc >/dev/null; then while :; do echo greeting | nc -l -p 7070; done; fi
 exec python3 -I -S -u -c '
@@ -41,7 +41,7 @@ _FREE = "import socket; sock = socket.socket(); sock.bind(('127.0.0.1', 0)); pri
 
 
 async def _at_the_host(rig: Rig, program: str, *words: str) -> str:
-    """What a program says in the network that the backend's host is in."""
+    """Run a program in the network of the backend's host and return its output."""
     argv = [*rig.profile.host_command, sys.executable, "-I", "-S", "-c", program, *words]
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     async with asyncio.timeout(WAIT_S):
@@ -58,7 +58,7 @@ def _greets(rig: Rig, place: str) -> Callable[[], Awaitable[bool]]:
 
 
 async def _place(rig: Rig, ref: SandboxRef) -> str:
-    """Where the backend says that the port is."""
+    """The address of the port according to the backend."""
     [place] = [fact.value for fact in (await rig.look(ref)).effective if fact.field == f"port {_PORT}/tcp"]
     return place
 

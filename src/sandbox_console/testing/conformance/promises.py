@@ -40,7 +40,7 @@ i=0; pids=
 while [ $i -lt 60 ]; do sleep 2 & pids="$pids $!"; i=$((i+1)); done
 echo all; kill $pids; wait
 """
-# For two to three seconds, whatever a loop of this shell costs; the shell's own `read` makes no process.
+# It takes two to three seconds, whatever a loop of this shell costs; the shell's own `read` starts no process.
 _BURN = """
 burn() { while read now _ </proc/uptime && [ "${now%.*}" -lt $end ]; do :; done; }
 read now _ </proc/uptime; end=$((${now%.*} + 3))
@@ -88,7 +88,7 @@ class Promises(Checks):
         await process.kill()
         assert found.started_at is not None
         assert found.finished_at is not None
-        # A boot is of its life, too; what a microVM tells of its end may be by its own clock.
+        # A boot is part of its life, too; a microVM may report its end by its own clock.
         lived_s = seen - begun if rig.profile.own_kernel else found.finished_at - found.started_at
         assert lived_s >= 0.9 * life_s, "it is ended before its time"
 
@@ -162,7 +162,7 @@ class Promises(Checks):
 
 @contextlib.contextmanager
 def _open_folder() -> Iterator[Path]:
-    """A folder that every user may reach: pytest's own are closed to others."""
+    """A folder that every user can reach: pytest's own folders are closed to others."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -181,7 +181,7 @@ async def _change(rig: Rig, ref: SandboxRef, **fields: Any) -> None:
 
 
 async def _short_lived(rig: Rig) -> tuple[SandboxRef, float, float]:
-    """A sandbox whose longest life is over soon, that life, and when it was made; a longer one if a boot took all."""
+    """A sandbox whose lifetime ends soon, that lifetime, and when it was made; a longer one if a boot took all."""
     life_s, begun = rig.profile.longest_s, time.time()
     with contextlib.suppress(ConsoleError):
         return await rig.make(max_duration_s=life_s), life_s, begun
@@ -190,7 +190,7 @@ async def _short_lived(rig: Rig) -> tuple[SandboxRef, float, float]:
 
 
 async def _refused(rig: Rig, ref: SandboxRef, field: str, value: Any) -> bool:
-    """Whether it says that a limit cannot be brought so low while it runs; then it must neither take nor note it."""
+    """Whether it reports that a limit cannot be set so low while it runs; then it must neither apply nor store it."""
     spec = (await rig.look(ref)).spec
     assert spec is not None
     lower = structs.replace(spec, **{field: value})
@@ -202,7 +202,7 @@ async def _refused(rig: Rig, ref: SandboxRef, field: str, value: Any) -> bool:
 
 
 async def _grows_and_shrinks(rig: Rig, ref: SandboxRef) -> None:
-    """What is left of a limit that changes while it runs: more than it began with, and back, as its kernel sees it."""
+    """Change a limit while it runs, to more than at the start and back, as its kernel sees it."""
     begun = await _memory_mib(rig, ref)
 
     async def more() -> bool:
@@ -222,7 +222,7 @@ async def _memory_mib(rig: Rig, ref: SandboxRef) -> int:
 
 
 def _holds(file: Path, value: bytes) -> bool:
-    """Whether a file has a value. A microVM's disk may be 4 GiB of holes, so these are passed over."""
+    """Whether a file contains a value. A microVM's disk may be 4 GiB of holes, so these are skipped."""
     with contextlib.suppress(FileNotFoundError), file.open("rb") as stream:
         end, at, tail = stream.seek(0, os.SEEK_END), 0, b""
         while at < end:

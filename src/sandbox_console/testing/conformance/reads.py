@@ -1,4 +1,4 @@
-"""Health, events, stats, and what a backend says before a change."""
+"""Checks health, events, stats, and what a backend reports before a change."""
 
 from __future__ import annotations
 

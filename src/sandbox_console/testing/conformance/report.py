@@ -1,7 +1,7 @@
-"""One table at the end of a test run: check x backend. Import the two hooks in a conftest.
+"""Prints one table of checks and backends at the end of a test run. Import the two hooks in a conftest.
 
-With CONFORMANCE_RESULTS=FILE the results are written there as JSON too, over what the file has of the same checks:
-``{label: {topic: {check: [word, reason]}}}``. ``table.markdown`` makes a page's table of such files.
+With CONFORMANCE_RESULTS=FILE the results are also written there as JSON, in place of earlier results of these checks:
+``{label: {topic: {check: [word, reason]}}}``. ``table.markdown`` makes a table for a page from such files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _results: Results = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note how a check ended; a failure of its set-up or tear-down counts as well."""
+    """Note how a check ended. A failure of its set-up or tear-down counts as well."""
     place = dict(report.user_properties).get("conformance")
     if not isinstance(place, list) or (report.when != "call" and report.passed):
         return

@@ -32,18 +32,18 @@ _numbers = itertools.count()
 class Profile(Struct, frozen=True):
     """A backend under test: its column's ``label`` and a factory of specs whose command sleeps.
 
-    ``posix_sh``: the image has a POSIX ``sh`` with the usual small programs. ``not_executable`` is a file in it.
-    ``another`` opens a second backend on the same state, as the next console would. ``scratch`` is a folder inside
-    that the sandbox's user can write. ``host_command`` runs a program in the network that the backend's host is in
-    (``nsenter`` for an engine with one of its own). ``disk`` are folders of this machine in which the backend keeps
-    what it knows; ``leftovers`` names all that it made and has not removed: files, mounts, networks, cgroups,
-    machines. ``own_kernel``: this machine's /proc does not show what runs inside. ``least_cpus``: the smallest limit
-    of CPUs that it can hold. ``longest_s``: a longest life that is over soon, and not before it has begun.
-    ``slow``: why what moves 50 MB and more is not asked here. ``lent``: where making one takes seconds and
-    the backends of all checks are on one state, an empty list that holds a sandbox which sleeps from check to check;
-    who gave it removes that in the end. ``runtime`` is one that the backend has, by its name.
-    ``outside`` are two names that its gateways take for the host that ``host_command`` is in, and the address of both.
-    ``no_walls``: why nothing keeps its guests in, where it says that of itself.
+    ``posix_sh`` says that the image has a POSIX ``sh`` and the usual programs. ``not_executable`` is a file in it.
+    ``another`` opens a second backend on the same state, as the next console would. ``scratch`` is a folder inside that
+    the sandbox's user can write. ``host_command`` runs a program in the network of the backend's host (``nsenter`` for
+    an engine with its own network). ``disk`` are the folders of this machine in which the backend keeps its state.
+    ``leftovers`` names everything that it made and has not removed: files, mounts, networks, cgroups, machines.
+    ``own_kernel`` says that this machine's /proc does not show what runs inside. ``least_cpus`` is the smallest limit
+    of CPUs that it can enforce. ``longest_s`` is a lifetime that ends soon, but not before the sandbox has started.
+    ``slow`` is why checks that move 50 MB or more are skipped. ``lent`` is for backends where making a sandbox takes
+    seconds and all checks use one state: an empty list that will hold a sleeping sandbox from check to check, which its
+    owner removes at the end. ``runtime`` is the name of a runtime that the backend has. ``outside`` are two names that
+    its gateways resolve to the host of ``host_command``, and the address of both. ``no_walls`` is why nothing keeps its
+    guests in, if it says so itself.
     """
 
     label: str
@@ -66,7 +66,7 @@ class Profile(Struct, frozen=True):
 
 
 class Ran(Struct):
-    """How a command ended, and what it wrote."""
+    """The end of a command, and its output."""
 
     code: int | None
     out: bytes
@@ -84,21 +84,21 @@ class Rig:
         self.made: list[SandboxRef] = []
 
     def needs(self, *wanted: Capability) -> None:
-        """Skip, with the backend's reason, where it cannot do these here."""
+        """Skip, with the backend's reason, if it does not have these capabilities here."""
         capabilities = self.backend.capabilities()
         for one in wanted:
             if not capabilities.has(one):
                 pytest.skip(f"{one}: {capabilities.reason(one)}")
 
     def needs_sh(self, *wanted: Capability) -> None:
-        """As above, in an image with a POSIX shell."""
+        """Like ``needs``, but also require an image with a POSIX shell."""
         self.needs(*wanted)
         if not self.profile.posix_sh:
             pytest.skip("its image has no POSIX shell")
 
     @staticmethod
     async def refusal(call: Awaitable[Any], what: str) -> ConsoleError:
-        """The error that a call ends with. Fails, naming ``what`` was taken, where there is none."""
+        """The error that a call raises. Fails, naming ``what`` was accepted, if it raises none."""
         try:
             await call
         except ConsoleError as error:
@@ -106,12 +106,12 @@ class Rig:
         raise AssertionError(f"it took {what}, and should have refused it")
 
     def needs_speed(self) -> None:
-        """Skip what moves so much that it takes minutes here."""
+        """Skip a check that moves so much data that it takes minutes here."""
         if self.profile.slow:
             pytest.skip(self.profile.slow)
 
     def needs_walls(self) -> None:
-        """Skip, with its own reason, where nothing keeps a guest in and no capability says so."""
+        """Skip, with the backend's own reason, if nothing keeps a guest in and no capability says so."""
         if self.profile.no_walls:
             pytest.skip(self.profile.no_walls)
 
@@ -119,7 +119,7 @@ class Rig:
         return replace(self.profile.spec(f"conf-{os.getpid()}-{next(_numbers)}"), **fields)
 
     async def make(self, *command: str, start: bool = True, secrets: Secrets = (), **fields: Any) -> SandboxRef:
-        """A sandbox, started, removed at the end of the check."""
+        """Make and start a sandbox that is removed at the end of the check."""
         if command:
             fields["command"] = command
         spec = self.spec(secrets=tuple(secret.name for secret in secrets), **fields)
@@ -130,7 +130,7 @@ class Rig:
         return ref
 
     async def idle(self) -> SandboxRef:
-        """A sandbox that sleeps, for a check that leaves it as it was but for files."""
+        """A sleeping sandbox, for a check that changes nothing in it except files."""
         lent = self.profile.lent
         if lent is None:
             return await self.make()
@@ -161,7 +161,7 @@ class Rig:
         await self.backend.remove(await self.permit("remove"), ref, force)
 
     def ability(self, kind: type[T], capability: Capability) -> T:
-        """The backend as one that has an ability; skips where it has not. Fails where it only says that it has."""
+        """The backend as one with an ability. Skips if it does not have it, and fails if it only claims to have it."""
         self.needs(capability)
         assert isinstance(self.backend, kind), f"it has {capability}, and not the methods of {kind.__name__}"
         return self.backend
@@ -170,7 +170,7 @@ class Rig:
         return await self.backend.exec(await self.permit("exec"), Exec(ref, argv, **fields), secrets)
 
     async def run(self, ref: SandboxRef, *argv: str, stdin: bytes = b"", secrets: Secrets = (), **fields: Any) -> Ran:
-        """Run to the end."""
+        """Run a command to its end."""
         process = await self.exec(ref, *argv, secrets=secrets, **fields)
         found = {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray(), Stream.TTY: bytearray()}
         async with asyncio.timeout(WAIT_S):
@@ -223,7 +223,7 @@ async def _feed(process: Process, stdin: bytes) -> None:
 
 
 def resident_mib() -> int:
-    """Our own memory now."""
+    """The current memory of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) // 1024
@@ -231,7 +231,7 @@ def resident_mib() -> int:
 
 
 async def eventually(look: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Poll until it holds."""
+    """Poll until ``look`` returns true."""
     deadline = time.monotonic() + WAIT_S
     while not await look():
         assert time.monotonic() < deadline, what

@@ -1,4 +1,4 @@
-"""Shells on a PTY."""
+"""Checks shells on a PTY."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventua
 
 
 async def read_until(terminal: Terminal, marker: bytes) -> bytes:
-    """All that the terminal says up to a marker."""
+    """Read the terminal's output up to a marker."""
     seen = b""
     async with asyncio.timeout(WAIT_S):
         while marker not in seen:
@@ -118,7 +118,7 @@ class Shells(Checks):
         rig.needs_sh(Capability.SHELL)
         terminal = await rig.shell(await rig.idle())
         await terminal.write(b"i=0; while [ $i -lt 20000 ]; do echo line-$i; i=$((i+1)); done; echo E''ND\r")
-        await asyncio.sleep(0.5)  # as a screen that is put away: nobody reads
+        await asyncio.sleep(0.5)  # like a hidden screen: nobody reads
         seen = await read_until(terminal, b"END")
         assert all(f"line-{i}\r\n".encode() in seen for i in range(0, 20000, 997))
         await terminal.close()

@@ -1,7 +1,7 @@
-"""What each backend passes, cannot (with its reason), or has as a known gap, as a table.
+"""A table of what each backend passes, what it cannot do (with its reason), and its known gaps.
 
-``python -m sandbox_console.testing.conformance.table FILE...`` prints it of files that runs with
-``CONFORMANCE_RESULTS=FILE`` wrote; without a file, of the built-in backends' last runs, which the package has.
+``python -m sandbox_console.testing.conformance.table FILE...`` prints it for files written by runs with
+``CONFORMANCE_RESULTS=FILE``. Without a file it uses the last runs of the built-in backends, from the package.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 Results = dict[str, dict[str, dict[str, list[str]]]]
-"""Label, topic, check: how it ended, and why not."""
+"""The result and reason by label, topic and check."""
 
 RESULTS = Path(__file__).with_name("results")
-"""The built-in backends' last runs, a file for each."""
+"""The last runs of the built-in backends, one file each."""
 
 _WORST = ("FAIL", "known gap", "unsupported", "pass")
 
 
 def merged(files: Iterable[Results]) -> Results:
-    """Several runs as one; a later one's backend replaces an earlier one's."""
+    """Merge several runs. A backend in a later run replaces it in an earlier one."""
     found: Results = {}
     for one in files:
         found |= one

@@ -1,4 +1,4 @@
-"""Tars for checks: made, cut into chunks, read again."""
+"""Tars for checks: makes them, cuts them into chunks and reads them back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def put(rig: Rig, files: abilities.Files, ref: SandboxRef, path: str, arch
 
 
 async def get(rig: Rig, files: abilities.Files, ref: SandboxRef, path: str) -> dict[str, tarfile.TarInfo | bytes]:
-    """Members by name: a file's content, anything else as it is."""
+    """Members by name: the content of a file, and any other member itself."""
     data = b"".join([chunk async for chunk in files.download(await rig.permit("download"), ref, path)])
     found: dict[str, tarfile.TarInfo | bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:

@@ -1,4 +1,4 @@
-"""Limits, no network and secrets: proved from inside the sandbox, and on this host."""
+"""Checks limits, no network and secrets, from inside the sandbox and on this host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandbox_console.testing.conformance.rig import Checks, Rig, eventually
 
 _VALUE = "hunter2-of-the-conformance-suite"
 _SECRET = ResolvedSecret("TOKEN", _VALUE)
-# The loopback, and what the kernel puts into every network namespace where these modules are loaded, all down.
+# The loopback, and the devices, all down, that the kernel adds to every network namespace if modules are loaded.
 _SLEEPING = {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
 _BUSY = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"
 
@@ -119,7 +119,7 @@ class Walls(Checks):
 
 
 async def _modes(rig: Rig, ref: SandboxRef) -> set[str]:
-    """How a command and the sandbox's first process stand: 0, or 2 for a filter (proc(5))."""
+    """The seccomp modes of a command and the sandbox's first process: 0, or 2 for a filter (proc(5))."""
     ran = await rig.sh(ref, "grep -h Seccomp: /proc/self/status /proc/1/status")
     return {line.split()[1] for line in ran.out.decode().splitlines()}
 
@@ -143,6 +143,6 @@ def _arguments() -> bytes:
 
 
 def seconds(text: str) -> float:
-    """What the shell's ``times`` says, as seconds."""
+    """The output of the shell's ``times``, in seconds."""
     minutes, _, seconds = text.rstrip("s").partition("m")
     return int(minutes) * 60 + float(seconds)
