@@ -1,4 +1,4 @@
-"""From a request to the console: what the policy says, what must be confirmed, then the action."""
+"""Takes a request to the console: the policy's verdict, the confirmation, and the action."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from sandbox_console.tui.widgets.table.table_layout import Column
 PAGE = 500
 _LOOK = "audit-look"
 LOOK_S = 1.0
-"""Interval for checking the log for new rows: other processes write it too. Reading the newest row's id costs 1 ms."""
+"""Seconds between checks for new rows, as other processes write the log too. Reading the newest row's id costs 1 ms."""
 COLUMNS = (
     Column("id", "ID", 5, 8, align="right", priority=1),
     Column("at", "TIME", 14, 14, priority=0),

@@ -60,7 +60,7 @@ class ChangedCells:
         if cells is None:
             for at in range(x, x + strip.cell_length):
                 line.pop(at, None)
-            self._there.pop(y + 1, None)  # a terminal that draws the strip wider runs over into this row
+            self._there.pop(y + 1, None)  # a terminal that draws the strip wider overflows into that row
             yield y, x, strip
             return
         other = [at for at, cell in enumerate(cells) if line.get(x + at) != cell]

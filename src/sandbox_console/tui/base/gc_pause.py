@@ -28,7 +28,7 @@ def freeze_soon() -> asyncio.TimerHandle:
 
 
 def freeze_objects() -> None:
-    """Resume collections, but never scan existing objects again: 85,000 delay a key by 70 ms during a log flood."""
+    """Resume collections, but never scan existing objects again: 85,000 of them delay a key by 70 ms in a log flood."""
     gc.collect()
     gc.freeze()
     gc.enable()

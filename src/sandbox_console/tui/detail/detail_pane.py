@@ -144,7 +144,7 @@ class Detail(Vertical):
             elif active(tab):
                 pane.call_later(self._refresh_tab)
         bar = self.query_one(WhyBar)
-        bar.set_class(self.tab == "stats", "-whole")  # the graphs can scroll, and this cannot
+        bar.set_class(self.tab == "stats", "-whole")  # the graphs can scroll, but the bar cannot
         bar.show(self._sandbox if self._on_screen else None, version)
         if active("shell"):
             self.shells.show(self._sandbox)

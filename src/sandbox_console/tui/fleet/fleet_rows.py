@@ -233,7 +233,7 @@ def _labels(sandbox: Sandbox, *_: object) -> tuple[str, str]:
 
 
 def _ports(sandbox: Sandbox, *_: object) -> tuple[str, str]:
-    """Return the ports. They are dim unless the sandbox is up, as they are only requested then."""
+    """Return the ports. If the sandbox is not up, these are only the requested ones, and are dim."""
     shown = ", ".join(map(str, openings(sandbox)[:8]))
     return shown or DASH, "" if shown and sandbox.status.live else "dim"
 

@@ -72,10 +72,7 @@ def compare(screen: DetailActions, marked: Sequence[Sandbox], selected: Sandbox 
             again = key_of(screen, "compare") or "do this"
             screen.notify(f"{shown_name(selected)} is one side. Choose another and press {again} again.")
             return
-        pair = [
-            screen.state.sandboxes.get(first.ref, first),
-            selected,
-        ]  # its current or last known state
+        pair = [screen.state.sandboxes.get(first.ref, first), selected]  # its current state, or its last one
     screen.compared = None
     screen.run_worker(_compare(screen, *pair), group="compare", exclusive=True)
 

@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def ordered(rows: Sequence[Line], at: int, column: str, *, reverse: bool) -> list[Line]:
-    """Rows sorted by a column, each under its head; what has no value is last either way."""
+    """Return rows sorted by a column, each under its head. Those without a value are last in either direction."""
     found: list[Line] = []
     group: list[Line] = []
     for row in rows:

@@ -107,7 +107,7 @@ def refit(cluster: str, width: int) -> str:
     """Return a cell's characters, adjusted to measure ``width`` cells in Rich, which lays out the screen.
 
     If the emulator and Rich disagree, as on joined emoji, flags and variation selectors, only the base character is
-    shown. One that Rich cannot show in that width, or that is a control, becomes a question mark.
+    shown. One that Rich cannot show in that width, or that would act on the terminal, becomes a question mark.
     """
     for text in (cluster, cluster[:1]):
         if clean(text) == text and cell_len(text) == width:

@@ -88,7 +88,7 @@ class GhosttyEmulator:
         return replies
 
     def resize(self, cols: int, rows: int) -> None:
-        if (cols, rows) == (self.cols, self.rows):  # nothing would be read again, as nothing changed
+        if (cols, rows) == (self.cols, self.rows):  # blanked rows would not be read again
             return
         self._terminal.resize(cols, rows)
         self.cols, self.rows = cols, rows

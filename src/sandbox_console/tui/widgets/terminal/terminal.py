@@ -177,7 +177,7 @@ class TerminalView(Widget, can_focus=True):
         self.refresh()
 
     def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002 - Textual's signature
-        """Take every key except the one that leaves before the surrounding bindings do, including priority ones."""
+        """Keep every key from the surrounding bindings, including priority ones, except the key that leaves."""
         return key != LEAVE_KEY
 
     def on_key(self, event: events.Key) -> None:
