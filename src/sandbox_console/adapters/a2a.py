@@ -39,7 +39,7 @@ except ImportError as error:
 __all__ = ["SandboxClient", "SandboxHandle", "SandboxUnavailable"]
 
 OWNER = "a2a.owner"
-"""The label that tells whose a sandbox is: a client sees and removes its own alone."""
+"""The label that names a sandbox's owner: a client sees and removes only its own."""
 
 _BUCKET = re.compile(r"user-[0-9]+-files|agent-[A-Za-z0-9_.-]{1,96}")
 _IDLE = ("sleep", "2147483647")

@@ -31,7 +31,7 @@ def exchange(sock: socket.socket, host: str, port: int) -> EgressVerdict:
 
 
 def parse(answer: Any) -> EgressVerdict:
-    """A verdict from the gateway's JSON, a refusal to tell one included. Raises ValueError."""
+    """A verdict from the gateway's JSON, which may refuse to give one. Raises ValueError."""
     if not isinstance(answer, dict) or "reason" not in answer:
         raise ValueError("the gateway's answer cannot be understood")
     texts = {name: str(answer.get(name, "")) for name in ("reason", "rule", "hint")}

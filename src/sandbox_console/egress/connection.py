@@ -35,7 +35,7 @@ class Connection:
     received: int = 0
     relay: Relay | None = None
     reason: str = ""
-    told: bool = False  # that it was allowed
+    told: bool = False  # whether it was reported that it was allowed
     quiet_since: float = 0.0
 
     def cut(self, reason: str) -> None:

@@ -50,7 +50,7 @@ class Answer:
         self.asks_again: bool | None = None
 
     def feed(self, data: bytes) -> None:
-        """More of what the server sent; what is not TLS asks for nothing again."""
+        """Take more of what the server sent; what is not TLS requests no second hello."""
         self._records.rest += data
         try:
             while self.asks_again is None and (record := self._records.take()):

@@ -89,7 +89,7 @@ async def watch(network: ipaddress.IPv4Network, tell: Callable[[bool], None]) ->
     address = str(network[1])
     while True:
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.sendto(b"", (address, 9))  # discard (RFC 863): what counts is that the kernel asks who has it
+            sock.sendto(b"", (address, 9))  # discard (RFC 863): what counts is that the kernel looks for its owner
         await asyncio.sleep(_ASKED_S)
         with suppress(OSError):
             tell(answers_4(Path("/proc/net/arp").read_text(), address))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from sandbox_console.egress.addresses import Address
 
-SPARE = 256  # connections above the number that is served which are still told so; more wait in the kernel
+SPARE = 256  # connections above the limit that still get a refusal; more wait in the kernel
 _ACCEPTS = 64
 _PAUSE_S = 0.05
 

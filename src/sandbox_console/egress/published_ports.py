@@ -19,7 +19,7 @@ MOST = 2048
 """Connections at once over all ports of a sandbox; with two descriptors each they leave room for egress."""
 CONNECT_S = 5.0
 HALF_OPEN_S = 600.0
-"""How long one side may say nothing after the other has ended: its client may be gone, which TCP does not tell."""
+"""How long one side may be silent after the other has ended: its client may be gone, which TCP does not report."""
 
 
 class Publisher:
@@ -28,7 +28,7 @@ class Publisher:
     Nothing is taken from the network ``inside``, which is the sandbox's, nor from a neighbour; at the ports of
     ``loopback`` only what the host sends on. An engine that publishes at its host's loopback address leaves the
     container's own address open to every container beside it, and up to 27 to who routes to it from other machines.
-    ``used`` is a file whose time tells when a byte last passed.
+    ``used`` is a file whose time is when a byte last passed.
     """
 
     def __init__(

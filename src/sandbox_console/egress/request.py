@@ -33,7 +33,7 @@ class BadRequest(ValueError):
 class Request:
     """One request. ``host`` is normalised; ``length`` is the body's, None where it is chunked.
 
-    ``target`` is what the origin server is asked for; ``query`` is set for a question to the gateway itself.
+    ``target`` is what is requested from the origin server; ``query`` is set for a query to the gateway itself.
     """
 
     method: str
@@ -163,7 +163,7 @@ def _question(method: str, target: bytes) -> Request:
 
 
 def chunk_size(line: bytes) -> int:
-    """The size that a chunk's first line tells; its extensions are dropped. Raises BadRequest."""
+    """The size in a chunk's first line; its extensions are dropped. Raises BadRequest."""
     digits = line.partition(b";")[0].strip(b" \t")
     if not re.match(rb"[0-9A-Fa-f]{1,15}\Z", digits) or not _VALUE.match(line):
         raise BadRequest("a chunk's size is malformed")

@@ -1,5 +1,5 @@
 """Files of this machine that a guest may have changed: opened by descriptor, one path component at a time.
 
-``places`` knows which folders guests can change, ``walk`` opens paths through them, ``mounts`` tells what a folder is
+``places`` knows which folders guests can change, ``walk`` opens paths through them, ``mounts`` reports what a folder is
 whatever it is mounted as, ``packing`` and ``unpacking`` carry tars, ``files`` reads and writes single files.
 """

@@ -91,7 +91,7 @@ class Console:
         except asyncio.CancelledError:
             operation.cancel()
             error = await wait_until_done(waiting)
-            if error is None and (ref := waiting.result().ref):  # it had ended, and nobody was told
+            if error is None and (ref := waiting.result().ref):  # it had ended, and nobody was informed
                 await run_to_completion(_removed(SandboxHandle(self._console, ref, spec.name, consent)))
             raise
         assert result.ref is not None  # noqa: S101 - a create that ended well has made one
@@ -100,7 +100,7 @@ class Console:
     async def sandbox(self, name: str | SandboxRef, *, consent: Consent = Consent()) -> SandboxHandle:  # noqa: B008 - frozen
         """A sandbox that is there, by name, ``backend:name``, ``backend/host/id`` or ref.
 
-        ``consent`` goes with each action: what the policy asks about, as it does for what others made, is refused
+        ``consent`` goes with each action: what needs the policy's confirmation, as for what others made, is refused
         without. Raises NotFound, Ambiguous, BackendUnreachable.
         """
         if isinstance(name, SandboxRef):
@@ -110,11 +110,11 @@ class Console:
         return SandboxHandle(self._console, found.ref, found.name, consent)
 
     async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """All sandboxes now, and the health of each backend asked: one that does not answer is no empty list."""
+        """All sandboxes now, and the health of each queried backend: one that does not answer is no empty list."""
         return await self._console.list(backend)
 
     async def health(self) -> Sequence[BackendHealth]:
-        """Every backend's health, asked now."""
+        """Every backend's health, queried now."""
         return await self._console.health()
 
     def perform(
@@ -124,7 +124,7 @@ class Console:
         consent: Consent = Consent(),  # noqa: B008 - frozen
         io: ExecIO | None = None,
     ) -> Operation:
-        """Carry any action out: ``result()`` raises what went wrong, ``events()`` tell progress, ``cancel()`` ends it.
+        """Carry out any action: ``result()`` raises what failed, ``events()`` reports progress, ``cancel()`` ends it.
 
         It is the console's: to stop waiting for it does not end it.
         """

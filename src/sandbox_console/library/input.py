@@ -15,7 +15,7 @@ from sandbox_console.library.output import AskGround
 
 CHUNK = 256 * 1024
 _AHEAD = 4
-"""Chunks that are read before the command asked for them."""
+"""How many chunks are read before the command requests them."""
 
 
 @runtime_checkable

@@ -179,7 +179,7 @@ class SandboxHandle:
         await self._done(Remove(self.ref, force))
 
     async def wait(self, *, timeout_s: float | None = None) -> Exit:
-        """Wait until it has ended, and tell how. Raises TimedOut after ``timeout_s`` seconds, NotFound when gone."""
+        """Wait until it has ended, and return how. Raises TimedOut after ``timeout_s`` seconds, NotFound when gone."""
         found, pause = await self.inspect(), _FIRST_LOOK_S
         try:
             async with asyncio.timeout(timeout_s):

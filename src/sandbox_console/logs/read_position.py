@@ -68,7 +68,7 @@ class Reading:
     def _is_new(self, item: LogItem, over: bool) -> bool:
         if isinstance(item, LogRecord):
             stream, word, whole = item.stream, hash(item.data), over or item.data.endswith(b"\n")
-        elif item.at_ns < self._begins_ns:  # what was lost before lines that were told
+        elif item.at_ns < self._begins_ns:  # lost before lines that were reported
             return False
         else:
             stream, word, whole = None, hash((item.reason, item.lines)), True

@@ -50,7 +50,7 @@ class LineStore:
 
     Each line keeps its number for ever: ``first`` is the oldest that is kept (below 0 once older ones were put
     before those of the beginning), ``end`` one past the newest. A record without its newline waits for the rest of
-    its stream; until then it is in ``partials()``. ``source`` tells several sandboxes apart. ``begins``:
+    its stream; until then it is in ``partials()``. ``source`` distinguishes several sandboxes. ``begins``:
     there is nothing older. ``holes`` are the gaps that stand for lines which its reader left out, with how many.
     """
 

@@ -24,7 +24,7 @@ class Capability(StrEnum):
     EXEC_USER = "exec.user"
     SHELL = "shell"
     LOGS = "logs"
-    LOG_STREAMS = "logs.streams"  # stdout and stderr told apart
+    LOG_STREAMS = "logs.streams"  # stdout and stderr are kept apart
     STATS = "stats"
     WORKSPACE = "workspace"
     USER = "user"

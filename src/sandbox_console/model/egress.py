@@ -58,7 +58,7 @@ class EgressRecord:
 
 
 class Outcome(StrEnum):
-    """The outcome of a requested connection; ``asked`` if there was none, and somebody asks for permission."""
+    """The outcome of a requested connection; ``asked`` if there was none and somebody requests permission."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
@@ -100,7 +100,7 @@ class EgressVerdict:
 
 
 ASKED = "asked"
-"""The reason of what an assistant asks for. No gateway's record has it: ``rule`` is then who asks."""
+"""The reason of an assistant's request, which no gateway's record has. ``rule`` is then the requester."""
 
 REASONS = {
     ASKED: "it is asked for, and a person answers",

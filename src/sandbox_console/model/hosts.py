@@ -123,7 +123,7 @@ def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
 
 
 def covers(allowed: HostPattern, asked: HostPattern) -> bool:
-    """Whether all that ``asked`` matches is matched by ``allowed`` too."""
+    """Whether ``allowed`` matches everything that ``asked`` matches."""
     if not asked.ports <= allowed.ports:
         return False
     if allowed.network is not None and asked.network is not None:

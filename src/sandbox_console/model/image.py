@@ -26,7 +26,7 @@ class Image(Struct, frozen=True):
 
 
 class Prunable(Struct, frozen=True):
-    """What a prune would remove, and the bytes that it would free where the backend can tell.
+    """What a prune would remove, and the bytes that it would free if the backend knows.
 
     ``spared`` are those that it leaves although no sandbox uses them.
     """

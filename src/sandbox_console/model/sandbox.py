@@ -86,7 +86,7 @@ class Sandbox(Struct, frozen=True, gc=False):
 
 
 def spec_of(sandbox: Sandbox) -> SandboxSpec:
-    """A sandbox's spec; of one that another tool made, as much as its backend tells: name, image and limits."""
+    """A sandbox's spec; for one that another tool made, as much as its backend reports: name, image and limits."""
     if sandbox.spec is not None:
         return sandbox.spec
     told = {fact.field: fact.value for fact in sandbox.effective}

@@ -1,4 +1,4 @@
-"""What a user asks for: one spec for every backend.
+"""What a user requests: one spec for every backend.
 
 The fields of a2a_pack's ``SandboxSpec`` keep their names and meaning, so that an agent's
 spec can be passed on as it is; the others are this console's.
@@ -19,13 +19,13 @@ Limits = Literal["strict", "best-effort"]
 
 
 class SandboxSpec(Struct, frozen=True):
-    """A sandbox as asked for. None means "not asked for"; an empty ``egress`` denies all.
+    """A sandbox as requested. None means "not requested"; an empty ``egress`` denies all.
 
     ``cpus`` are vCPUs and may be a fraction; ``memory_mib`` is MiB; durations are seconds;
     ``workspace`` is a folder of this host, mounted read-write at /workspace; ``secrets`` are
     logical names, never values; ``ports`` are published on this host, each as
     :mod:`sandbox_console.model.ports` reads it. ``limits = "best-effort"`` accepts a limit that the backend
-    cannot enforce, and shows it as not enforced. ``seccomp = "off"`` asks for no filter of system calls, ``ptrace``
+    cannot enforce, and shows it as not enforced. ``seccomp = "off"`` requests no filter of system calls, ``ptrace``
     for one that lets debuggers work, ``nested_userns`` for user namespaces of the guest's own (bwrap in a sandbox);
     each needs the policy's leave.
     """

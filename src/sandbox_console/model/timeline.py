@@ -21,7 +21,7 @@ class Source(StrEnum):
 
 
 class Moment(Struct, frozen=True):
-    """One thing that happened. ``at`` is seconds since the epoch, by the clock of whoever tells.
+    """One thing that happened. ``at`` is in seconds since the epoch, by the clock of the source.
 
     ``text`` is what the guest or the backend wrote, known secrets masked; whoever shows it cleans it.
     ``seq`` is the row of the audit log. ``count`` above 1 stands for as many in a row, the last one at ``last_at``.

@@ -92,7 +92,7 @@ _MEANING = {126: ", found but not executable", 127: ", command not found"}
 
 
 def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[Happening]) -> Verdict | None:
-    """A signal that the backend sent and no row of ours asked for, as ``docker kill`` or ``docker stop`` send it."""
+    """A signal that the backend sent and no row of ours requested, as ``docker kill`` or ``docker stop`` send it."""
     at = sandbox.finished_at
     for one in reversed(happenings):
         if one.what != "kill" or at is None or not at - _NEAR_S <= one.at <= at + 1:

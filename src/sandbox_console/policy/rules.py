@@ -13,8 +13,8 @@ Publish = Literal["none", "loopback", "any"]
 class Rules(Struct, frozen=True, kw_only=True):
     """What may be done. The defaults let a developer work and ask before touching what others made.
 
-    A sandbox that asks for no egress gets none, whatever is set here; ``egress`` is the ceiling of
-    what one may ask for (None: any host). Caps hold for what is asked; None is no cap.
+    A sandbox that requests no egress gets none, whatever is set here; ``egress`` is the ceiling of
+    what one may request (None: any host). Caps apply to what is requested; None is no cap.
     ``images`` are shell patterns (``python:*``). ``publish`` is at which addresses of a host the ports of a sandbox may
     be published: none, those that only the host itself reaches, or any. ``seccomp_off``, ``ptrace`` and
     ``nested_userns`` let a spec ask for no filter of system calls, for one under which debuggers work, or for user

@@ -15,7 +15,7 @@ ALTERNATIVES = (
     'or cmd:["pass", "show", "NAME"]'
 )
 _NO_KEYRING, _NO_ENTRY, _LOCKED = 70, 71, 72
-# Its own words on stdout, and never a traceback: a keyring's errors may hold what it was asked for.
+# Its own words on stdout, and never a traceback: a keyring's errors may contain what was requested.
 _CHILD = f"""
 import ctypes, os, sys
 if sys.platform == "linux":

@@ -115,7 +115,7 @@ class Stream:
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
         self._held = b""
-        self._told = 0  # how far into what is held finds were told
+        self._told = 0  # how far into the held bytes finds were reported
         self._lines = 1
 
     def feed(self, chunk: bytes, *, last: bool = False) -> list[Hit]:

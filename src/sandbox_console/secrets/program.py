@@ -95,7 +95,7 @@ def _guests(program: str, ground: GuestFolders) -> bool:
                 return inner.root is not None
     except Conflict:
         return True
-    except OSError:  # running it tells
+    except OSError:  # running it reports that
         return False
 
 

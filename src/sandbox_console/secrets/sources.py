@@ -146,5 +146,5 @@ def _covered(text: str, own: Sequence[hosts.HostPattern]) -> bool:
     try:
         asked = hosts.parse(text, allow_ip=True)
     except ValueError:
-        return False  # told elsewhere; here it keeps nothing
+        return False  # reported elsewhere; here it prevents nothing
     return any(hosts.covers(allowed, asked) for allowed in own)

@@ -73,11 +73,11 @@ class Console:
         return SandboxHandle(self._loop, self._loop.run(lambda: self._inner.sandbox(name, consent=consent)))
 
     def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """All sandboxes now, and the health of each backend asked: one that does not answer is no empty list."""
+        """All sandboxes now, and the health of each queried backend: one that does not answer is no empty list."""
         return self._loop.run(lambda: self._inner.list(backend))
 
     def health(self) -> Sequence[BackendHealth]:
-        """Every backend's health, asked now."""
+        """Every backend's health, queried now."""
         return self._loop.run(self._inner.health)
 
     def perform(self, action: Action, *, consent: Consent = Consent()) -> ActionResult:  # noqa: B008 - frozen

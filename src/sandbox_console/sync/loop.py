@@ -91,7 +91,7 @@ _current: list[Loop] = []
 
 
 def current() -> Loop:
-    """The loop of this process, started when first asked for."""
+    """The loop of this process, started when first needed."""
     with _lock:
         if not _current or _current[0].pid != os.getpid():
             _current[:] = [Loop()]

@@ -144,7 +144,7 @@ class SandboxHandle:
         self._loop.run(lambda: self._inner.remove(force=force))
 
     def wait(self, *, timeout_s: float | None = None) -> Exit:
-        """Wait until it has ended, and tell how. Raises TimedOut after ``timeout_s`` seconds, NotFound when gone."""
+        """Wait until it has ended, and return how. Raises TimedOut after ``timeout_s`` seconds, NotFound when gone."""
         return self._loop.run(lambda: self._inner.wait(timeout_s=timeout_s))
 
 

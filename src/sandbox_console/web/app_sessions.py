@@ -25,7 +25,7 @@ _MOST_GONE = 256
 
 
 class Full(Exception):
-    """As many sessions run as are allowed."""
+    """No more sessions are allowed."""
 
 
 class AppSession:
@@ -67,7 +67,7 @@ class AppSession:
             await self.app.repaint()
 
     def detach(self, socket: web.WebSocketResponse) -> bool:
-        """Forget a socket; whether the app is now without one."""
+        """Forget a socket. Returns whether the app is now without one."""
         if self._socket is socket:
             self._socket, self.left_at = None, time.monotonic()
         return self._socket is None
@@ -122,7 +122,7 @@ class AppSessions:
         return self._find(login, order) is None and self._room() <= 0 and self._oldest_unseen(login) is None
 
     def why_gone(self, login: Login, order: Order) -> str:
-        """Why the session that a page had is no more; empty where it had none, or has it still."""
+        """Why the session of a page has ended; empty if it had none, or if it still runs."""
         if not order.view or self._find(login, order) is not None:
             return ""
         if order.view in self._views:
@@ -170,7 +170,7 @@ class AppSessions:
         return view if view and view.login is login and view.ended is None else None
 
     def _over(self, view: AppSession, now: float) -> str:
-        """Why a session has to end now; empty where it has not."""
+        """Why a session has to end now; empty if it does not."""
         if view.ended is not None:
             return view.ended
         if now > view.login.expires:

@@ -110,7 +110,7 @@ def _is_ours(target: str, scheme: str, authorities: Collection[str]) -> bool:
 
 
 def _client(forwarded: str) -> str:
-    """The address that the nearest proxy has seen, which is the last one; empty where it is none."""
+    """The address that the nearest proxy has seen, which is the last one; empty if it is not an address."""
     last = forwarded.rpartition(",")[2].strip()
     try:
         return ipaddress.ip_address(last).compressed
@@ -119,13 +119,13 @@ def _client(forwarded: str) -> str:
 
 
 def need_origin(request: web.Request) -> None:
-    """Raise 403 where no ``Origin`` was sent: browsers always send it with a POST and a websocket."""
+    """Raise 403 if no ``Origin`` was sent: browsers always send it with a POST and a websocket."""
     if "Origin" not in request.headers:
         raise web.HTTPForbidden(text="An Origin header is needed.\n")
 
 
 async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    """Put the security headers on an answer; one that a handler chose stays."""
+    """Add the security headers to an answer. One that a handler has set stays."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = HEADERS["Server"]

@@ -1,4 +1,4 @@
-"""Connections: who may have how many, so that nobody's idle ones keep another out."""
+"""Limits the connections of each client, so that nobody's idle connections keep others out."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Seat:
 class Seats:
     """The connections of one listener. Those without a login share ``most`` places by their owners.
 
-    Where all are taken, the owner with the most of them loses its oldest one. ``keeps_own`` refuses a new connection
-    instead where it would push out one of the same owner, for clients that have no login to show.
+    If all are taken, the owner with the most of them loses its oldest one. ``keeps_own`` refuses a new connection
+    instead if it would push out one of the same owner, for clients that have no login to show.
     """
 
     def __init__(self, most: int, *, keeps_own: bool = False) -> None:
@@ -45,7 +45,7 @@ class Seats:
         self._known: list[Seat] = []
 
     def take(self, owner: str, hang_up: Callable[[], None]) -> Seat | None:
-        """A place for a new connection; None where it has to go."""
+        """A place for a new connection; None if it has to be closed."""
         if len(self._strangers) >= self._most:
             crowd, _ = Counter(seat.owner for seat in self._strangers).most_common(1)[0]
             if crowd == owner and self._keeps_own:
@@ -67,7 +67,7 @@ class Seats:
             self._free(own[0])
 
     def leave(self, seat: Seat) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
         for seats in (self._strangers, self._known):
             if seat in seats:
                 seats.remove(seat)
@@ -140,7 +140,7 @@ class Acceptor:
 
 
 def owner_of(link: socket.socket) -> str:
-    """Whose connection it is: a user of this machine where that can be known, else an address, of IPv6 its /64."""
+    """The owner of a connection: a user of this machine if known, else an address, or the /64 of an IPv6 address."""
     if link.family == socket.AF_UNIX:
         _, uid, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
         return f"uid {uid}"

@@ -57,5 +57,5 @@ def app_environment(
 
 
 def is_needed(name: str) -> bool:
-    """Whether the app is given a variable unasked."""
+    """Whether the app gets a variable without a request for it."""
     return name in _NAMES or is_setting(name)

@@ -28,7 +28,7 @@ class Handler(RequestHandler):
         self._leave: Callable[[], None] = lambda: None
 
     def take(self, prove: Callable[[str], None], leave: Callable[[], None]) -> None:
-        """Be told by ``prove`` of a login, and tell by ``leave`` that the connection has ended."""
+        """Set ``prove``, to be called with a login, and ``leave``, to be called when the connection has ended."""
         self._prove, self._leave = prove, leave
 
     def prove(self, login: str) -> None:
@@ -89,7 +89,7 @@ class MaskedFrames:
         return self._fed(data[:at]) if at else (False, b"")
 
     def feed_eof(self) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
         self._parser.feed_eof()
 
     def _fed(self, data: bytes) -> tuple[bool, bytes]:

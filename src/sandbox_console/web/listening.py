@@ -20,7 +20,7 @@ _HINTS = {errno.EADDRNOTAVAIL: "name an address of this machine: ip addr", errno
 
 
 class Listening(Struct, frozen=True):
-    """What is held until the server ends. ``lacks`` is the loopback address that another program holds."""
+    """The sockets held until the server ends. ``lacks`` is the loopback address that another program holds."""
 
     sockets: list[socket.socket]
     authorities: tuple[str, ...]
@@ -38,7 +38,7 @@ def listening(options: ServeOptions, port: int) -> Iterator[Listening]:
     """Hold the address of the options at a port, of loopback both families. Raises UsageError, Conflict.
 
     Browsers go to either family for ``localhost``, so a program at the other one would be handed the login. These names
-    are answered only where both are held.
+    are answered only if both are held.
     """
     with ExitStack() as stack:
         if options.socket:

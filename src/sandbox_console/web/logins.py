@@ -26,7 +26,7 @@ _SHORTEST_TOKEN = 16
 
 
 class WrongToken(Exception):
-    """The token is not the one, or was used already."""
+    """The token is wrong or was already used."""
 
 
 class TooManyFailures(WrongToken):
@@ -50,7 +50,7 @@ class Login:
 
     @property
     def actor(self) -> str:
-        """The name in the audit log: with that of the token where it is one of ``tokens add``."""
+        """The name in the audit log, with that of the token if it is from ``tokens add``."""
         name = f"{self.token.name}." if self.token else ""
         return f"browser:{name}{self.id}@{self.peer}"
 
@@ -109,7 +109,7 @@ class Logins:
             return False
         try:
             return not any(one == login.token and one.valid(time.time()) for one in self._tokens.every())
-        except ConfigError:  # whoever damages the file must not keep a login that way
+        except ConfigError:  # damaging the file must not keep a login alive
             return True
 
     def _add(self, peer: str, token: Token | None = None) -> Login:
@@ -124,7 +124,7 @@ class Logins:
 def given_token(
     file: Path | None, environment: MutableMapping[str, str] = os.environ, ground: GuestFolders = NOBODYS
 ) -> str | None:
-    """The operator's token from a file, else from the environment, from which it is removed.
+    """The operator's token from a file, or else from the environment, from which it is removed.
 
     ``ground`` is what guests can change. Raises ConfigError, Conflict.
     """

@@ -35,7 +35,7 @@ class ServeOptions(Struct, frozen=True):
     """A file of mode 0600 that holds the login token; None makes one for a single login."""
     cert: Path | None = None
     key: Path | None = None
-    """PEM files for TLS; `key` may be left out where `cert` holds both."""
+    """PEM files for TLS; `key` may be left out if `cert` contains both."""
     insecure_no_tls: bool = False
     """Listen beyond this machine without TLS all the same."""
     names: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class ServeOptions(Struct, frozen=True):
     """Open the printed link in the browser of this machine."""
 
     def check(self) -> None:
-        """Raise UsageError where the options do not hold together or would expose the console."""
+        """Raise UsageError if the options contradict each other or would expose the console."""
         check_pass_env(self.pass_env)
         if not 0 <= self.port <= 65535:
             raise UsageError(f"port {self.port} is not between 0 and 65535", hint="leave --port out for a free one")
@@ -113,7 +113,7 @@ class ServeOptions(Struct, frozen=True):
 
     @property
     def scheme(self) -> str:
-        """``https`` where there is a certificate."""
+        """``https`` if there is a certificate, else ``http``."""
         return "https" if self.cert else "http"
 
     @property
@@ -172,7 +172,7 @@ def _is_host(name: str) -> bool:
 
 def console_command(*, config: Path | None, backend: str | None, read_only: bool) -> list[str]:
     """The argument list of the console itself."""
-    # -P: the folder that one happens to be in may be a sandbox's workspace, and its modules are not ours to import.
+    # -P: the current folder may be a sandbox's workspace, and its modules must not be imported.
     words = [sys.executable, "-P", "-m", "sandbox_console"]
     words += ["--config", str(config.absolute())] if config else []
     words += ["--backend", backend] if backend else []

@@ -37,7 +37,7 @@ class Page(Struct, frozen=True):
 
 
 def read_pages() -> dict[str, Page]:
-    """Every file that may be asked for, by its name under /static/."""
+    """Every file that may be requested, by its name under /static/."""
     own = files("sandbox_console.web") / "static"
     pages = {name: Page(_at(own, name).read_bytes(), kind) for name, kind in _OWN.items()}
     font = files("textual_serve") / "static" / "fonts" / _FONT

@@ -21,7 +21,7 @@ from sandbox_console.web.environment import app_environment
 START_S = 30.0
 """An app that has not announced itself by then is given up."""
 GRACE_S = 3.0
-"""Between asking the app to quit, SIGTERM and SIGKILL."""
+"""The times between the request to quit, SIGTERM and SIGKILL."""
 _STDERR_KEPT = 8192
 _PRELUDE = b"__GANGLION__\n"
 _PRELUDE_LINES = 10
@@ -77,11 +77,11 @@ class AppProcess(AppService):
         return self._process is None
 
     async def repaint(self) -> None:
-        """Ask the app to draw its whole screen again: another terminal is looking."""
+        """Request that the app draws its whole screen again, for another terminal."""
         await self.send_meta({"type": "repaint"})
 
     async def run(self) -> None:
-        """Pass the app's packets on until it ends, then clear up its processes and tell why it ended."""
+        """Pass on the app's packets until it ends, then clean up its processes and report why it ended."""
         process = self._running()
         reading = asyncio.create_task(self._read(process))
         stderr = asyncio.create_task(self._read_stderr(process))
@@ -150,7 +150,7 @@ class AppProcess(AppService):
             self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
 
     async def _end_processes(self) -> None:
-        """End the group once, however many ask; a caller's cancellation does not stop the ending."""
+        """End the group once, however many callers there are. A caller's cancellation does not stop this."""
         await shielded(self._begin_ending())
 
     def _begin_ending(self) -> asyncio.Task[None]:

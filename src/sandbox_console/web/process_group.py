@@ -15,7 +15,7 @@ from pathlib import Path
 from sandbox_console.model.cancellation import run_to_completion
 
 GRACE_S = 5.0
-"""Between SIGINT, SIGTERM and SIGKILL. textual-web gives its apps 3 s after SIGINT."""
+"""The times between SIGINT, SIGTERM and SIGKILL. textual-web gives its apps 3 s after SIGINT."""
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.05
 
@@ -31,7 +31,7 @@ async def process_group(
 ) -> AsyncIterator[Process]:
     """Run a program without a shell and without standard input while inside; end its whole group on the way out.
 
-    It gets SIGTERM when this process is killed (Linux). Raises OSError where it cannot be started.
+    It gets SIGTERM when this process is killed (Linux). Raises OSError if it cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
         *argv,

@@ -30,11 +30,11 @@ from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.server import BrowserServer
 
 CONNECTIONS = 64
-"""Of browsers that have not shown a login."""
+"""The most connections of browsers that have not shown a login."""
 
 
 async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
-    """Serve until a signal comes; returns the exit code. Raises ConsoleError where it cannot begin."""
+    """Serve until a signal comes; returns the exit code. Raises ConsoleError if it cannot start."""
     stopped = stop_signal()
     async with page(options, say):
         await stopped.wait()
@@ -51,7 +51,7 @@ def stop_signal() -> asyncio.Event:
 
 @contextlib.asynccontextmanager
 async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterator[None]:
-    """Show the app to browsers while inside. Raises ConsoleError where it cannot begin."""
+    """Show the app to browsers while inside. Raises ConsoleError if it cannot start."""
     ground = known_ground(options.config)
     tls = server_tls(options, ground)
     logins = Logins(given_token(options.token_file, ground=ground), tokens=Tokens(find_paths().tokens))
@@ -90,7 +90,7 @@ async def accepting(
 
 
 def say_on_stderr(line: str) -> None:
-    """Print a line of talk."""
+    """Print a message."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - stdout is for data
 
 
@@ -119,7 +119,7 @@ def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:
 
 
 def server_tls(options: ServeOptions, ground: GuestFolders) -> ssl.SSLContext | None:
-    """What the certificate of the options makes; None without one. Raises ConsoleError."""
+    """The TLS context for the certificate of the options; None without one. Raises ConsoleError."""
     if not options.cert:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

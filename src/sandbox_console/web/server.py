@@ -22,7 +22,7 @@ from sandbox_console.web.pages import read_pages
 from sandbox_console.web.tickets import Order, Tickets
 
 HEADER = "X-Sandbox-Console"
-"""A page of another origin cannot send it without asking first, and is never allowed to."""
+"""A page of another origin cannot send it without a preflight request, which is never allowed."""
 
 _BODY_S = 5.0
 _BODY_BYTES = 4096
@@ -88,7 +88,7 @@ class BrowserServer(Server):
         await asyncio.gather(watch, return_exceptions=True)
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """The terminal for a browser that is logged in, else the login page."""
+        """The terminal for a browser that is logged in, or else the login page."""
         page = "console.html" if not request[FOREIGN] and self._login_of(request) else "login.html"
         return self._pages[page].response()
 

@@ -39,7 +39,7 @@ _NO_LOGIN = (
 
 
 class ShareOptions(Struct, frozen=True):
-    """What is shown to whom. ``agreed`` is the operator's consent to a public relay without a login."""
+    """The options of ``share``. ``agreed`` is the operator's consent to a public relay without a login."""
 
     agreed: bool = False
     read_write: bool = False
@@ -68,7 +68,7 @@ class ShareOptions(Struct, frozen=True):
 
 
 async def run(options: ShareOptions, say: Callable[[str], None]) -> int:
-    """Share until SIGINT or SIGTERM; returns the exit code. Raises ConsoleError where textual-web cannot run."""
+    """Share until SIGINT or SIGTERM; returns the exit code. Raises ConsoleError if textual-web cannot run."""
     task = asyncio.create_task(_share(options, say))
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
@@ -109,7 +109,7 @@ def _run_folder(cache: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Lock a folder while inside. Raises BlockingIOError where another run holds it."""
+    """Lock a folder while inside. Raises BlockingIOError if another run holds it."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,7 +140,7 @@ def write_config(folder: Path, options: ShareOptions) -> Path:
 def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of textual-web and, through it, of the console: no secret but the relay's own key."""
     kept = {name: value for name, value in environment.items() if is_needed(name) or name == API_KEY}
-    # Rich breaks lines at this width where it has no terminal, and a link must stay whole.
+    # Rich breaks lines at this width if it has no terminal, and a link must stay whole.
     return kept | {"COLUMNS": "400", "TERM": "dumb", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 
 

@@ -24,7 +24,7 @@ vars(web_driver)["XTermParser"] = lambda debug=False: GuardedParser(XTermParser(
 
 
 class BrowserDriver(WebDriver):
-    """Textual's own copy is one whole write, so it can be told from an OSC 52 inside a painted line."""
+    """Textual's own copy is one whole write, so it can be distinguished from an OSC 52 inside a painted line."""
 
     def write(self, data: str) -> None:
         if "52;" in data:

@@ -45,10 +45,10 @@ def folder_of(cache: Path) -> Path:
 
 
 async def install(cache: Path, say: Callable[[str], None], candidates: Sequence[str] | None = None) -> Path:
-    """The Python that has textual-web, installed into ``cache`` where it is not there whole; one process at a time.
+    """The Python with textual-web, which one process at a time installs into ``cache`` if it is not complete there.
 
-    ``candidates`` are the Pythons to make it with, by default those of this machine. Raises Unsupported where none
-    of them fits, ConsoleError where pip fails or the folder cannot be written.
+    ``candidates`` are the Pythons to make it with, by default those of this machine. Raises Unsupported if none of
+    them fits, ConsoleError if pip fails or the folder cannot be written.
     """
     folder = folder_of(cache)
     try:
@@ -85,7 +85,7 @@ def _on_this_machine() -> Iterator[str]:
 async def _fitting(candidates: Iterator[str] | Sequence[str]) -> str:
     for python in candidates:
         with contextlib.suppress(OSError, TimeoutError):
-            # A pyenv shim is there for versions that are not; only running it tells.
+            # A pyenv shim exists even for versions that do not; only running it shows that.
             async with asyncio.timeout(_PROBE_S), process_group([python, "-I", "-c", _PROBE], stderr=DEVNULL) as probe:
                 if await probe.wait() == 0:
                     return python

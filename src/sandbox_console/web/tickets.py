@@ -1,4 +1,4 @@
-"""Single-use tickets: what a page must show to open a websocket, beside its cookie."""
+"""Single-use tickets, which a page must show in addition to its cookie to open a websocket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_TICKETS = 64
 
 
 class Order(Struct, frozen=True):
-    """What the page wants to see: a terminal of this size, and the app it had before, if it had one."""
+    """What the page requests: a terminal of this size, and the app that it had before, if any."""
 
     columns: int
     rows: int
@@ -30,7 +30,7 @@ class Tickets:
         self._open: dict[str, tuple[Login, Order, float]] = {}
 
     def issue(self, login: Login, order: Order) -> str:
-        """A new ticket; past 64 unused ones the oldest is void."""
+        """Make a new ticket. With more than 64 unused ones, the oldest becomes invalid."""
         while len(self._open) >= MOST_TICKETS:
             del self._open[next(iter(self._open))]
         ticket = secrets.token_urlsafe(24)

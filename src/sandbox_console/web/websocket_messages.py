@@ -42,7 +42,7 @@ class Focused(Struct, frozen=True):
 
 
 class Ping(Struct, frozen=True):
-    """To be answered with the same text."""
+    """A ping, to be answered with an equal text."""
 
     text: str
 
