@@ -30,7 +30,7 @@ class ExecResult(Struct, frozen=True):
     """How a command ended. A failure of the command is a result, never an exception.
 
     ``exit_code`` is the shell's convention: 126 and 127 for what could not be run, 128 + the number of the signal that
-    killed it, 124 where its time ran out. ``oom`` is None if the backend cannot know. ``pid`` is the process inside
+    killed it, 124 if its time ran out. ``oom`` is None if the backend cannot know. ``pid`` is the process inside
     the sandbox if that can be known, else on the backend's host. ``audit_id`` is the row of the audit log.
     """
 
