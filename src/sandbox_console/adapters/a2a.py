@@ -72,12 +72,12 @@ class SandboxHandle(contract.SandboxHandle):  # type: ignore[misc] # a2a_pack ha
         return _result(await self._run(script, timeout))
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL after two seconds; nothing where it does not run or is gone."""
+        """Send SIGTERM, and SIGKILL after two seconds. Does nothing if it does not run or is gone."""
         with suppress(NotFound):
             await self._box.stop(grace_s=2)
 
     async def kill(self) -> None:
-        """SIGKILL to all of it; nothing where it does not run or is gone."""
+        """Send SIGKILL to all of it. Does nothing if it does not run or is gone."""
         with suppress(NotFound):
             await self._box.stop(grace_s=0)
 
@@ -131,14 +131,14 @@ class SandboxClient(contract.SandboxClient):  # type: ignore[misc] # a2a_pack ha
         return SandboxHandle(await self._found(name), self._timeout_s)
 
     async def list(self) -> list[str]:
-        """The names of this owner's sandboxes. Raises SandboxUnavailable where a backend does not answer."""
+        """The names of this owner's sandboxes. Raises SandboxUnavailable if a backend does not answer."""
         rows, health = await self._console.list(self._backend)
         if silent := [one.reason for one in health if not one.ok and one.state == "unreachable"]:
             raise SandboxUnavailable(silent[0])
         return sorted(row.name for row in rows if row.labels.get(OWNER) == self._owner)
 
     async def remove(self, name: str) -> None:
-        """Remove a sandbox of this owner, running or not; nothing where there is none."""
+        """Remove a sandbox of this owner, running or not. Does nothing if there is none."""
         with suppress(NotFound):
             await (await self._found(name)).remove(force=True)
 

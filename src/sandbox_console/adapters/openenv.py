@@ -60,7 +60,7 @@ class BgJob:
         return self._code
 
     def kill(self) -> None:
-        """End it with all that it started; nothing where it has ended."""
+        """End it with everything that it started. Does nothing if it has ended."""
         self._running.__exit__(None, None, None)
 
     def _drain(self) -> None:
@@ -94,7 +94,7 @@ class SandboxHandle:
         return ExecResult(-1 if done.exit_code is None else done.exit_code, done.text, done.error_text)
 
     def start_bg(self, cmd: str, *, envs: Mapping[str, str] | None = None, cwd: str | None = None) -> BgJob:
-        """Start a script of /bin/sh that runs beside. Raises BackendError where it cannot be started."""
+        """Start a script of /bin/sh in the background. Raises BackendError if it cannot be started."""
         running = self._box.stream(["/bin/sh", "-c", _TELL_PID, "sh", cmd], env=envs, workdir=cwd)
         running.__enter__()
         try:
@@ -116,7 +116,7 @@ class SandboxHandle:
         return self._box.exists(path)
 
     def kill(self) -> None:
-        """End the sandbox and remove it; nothing where it is gone."""
+        """End the sandbox and remove it. Does nothing if it is gone."""
         with suppress(NotFound):
             self._box.remove(force=True)
 
@@ -151,7 +151,7 @@ class SandboxBackend:
         envs: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> SandboxHandle:
-        """Make a sandbox and start it; it is ended after ``timeout_s`` seconds, also where this process is gone.
+        """Make a sandbox and start it. It is ended after ``timeout_s`` seconds, even if this process is gone.
 
         ``metadata`` are its labels. Raises as :meth:`sandbox_console.Console.create`.
         """

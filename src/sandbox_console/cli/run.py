@@ -52,7 +52,7 @@ def run(
     except OutputClosed:
         leave_stdout()
         return 128 + signal.SIGPIPE
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in one line
         problem = unexpected(error)
         print_error(context.streams.err, problem, as_json=context.json)
         return exit_code(args.verb, problem)

@@ -71,7 +71,7 @@ def fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> N
 
 
 async def agree(context: Context, found: Sequence[Sandbox], what: str) -> None:
-    """Ask for confirmation at a terminal, unless ``--yes`` was given. Raises NeedsConfirmation, ConsoleError."""
+    """Ask at a terminal for a yes, unless ``--yes`` was given. Raises NeedsConfirmation, or ConsoleError for a no."""
     if context.args.yes:
         return
     names = ", ".join(one.name for one in found[:_LISTED])

@@ -1,4 +1,4 @@
-"""Asks a running gateway what it would decide about a host. Nothing is connected."""
+"""Queries a running gateway for what it would decide about a host. Nothing is connected."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ APART = "apart"
 
 
 HELD = "held"
-"""What a gateway says where the first address of its network, the bridge's, is somebody's: it should be nobody's."""
+"""What a gateway says if the first address of its network, the bridge's, belongs to somebody; nobody should have it."""
 
 _ASKED_S, _AGAIN_S = 1.0, 30.0
 _COMPLETE = 2
@@ -60,7 +60,7 @@ class Host:
     def has(self, address: Address, *, fresh: bool = False) -> bool:
         """Whether it is the machine's own: as of the last second, or now, which takes 0.1 ms.
 
-        What was known stays where the files cannot be read.
+        What was known stays if the files cannot be read.
         """
         if self._folder is None:
             return False
@@ -85,7 +85,7 @@ class Host:
 
 
 async def watch(network: ipaddress.IPv4Network, tell: Callable[[bool], None]) -> None:
-    """Tell, now and every 30 s, whether the first address of a network answers for itself."""
+    """Report, now and every 30 s, whether the first address of a network answers for itself."""
     address = str(network[1])
     while True:
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

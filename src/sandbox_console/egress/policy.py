@@ -29,7 +29,7 @@ class Policy:
 
 
 def load(folder: Path) -> Policy:
-    """Read a folder's policy. Raises OSError where it is not there, ValueError where it cannot be understood."""
+    """Read a folder's policy. Raises OSError if it does not exist, ValueError if it cannot be parsed."""
     try:
         data = json.loads((folder / FILE).read_bytes())
         if data["version"] != _VERSION:
@@ -102,7 +102,7 @@ def in_force(rules: Iterable[EgressRule], now: float) -> tuple[EgressRule, ...]:
 
 
 def next_expiry(rules: Iterable[EgressRule], now: float) -> float | None:
-    """When the next of the rules runs out; None where none will."""
+    """When the next of the rules expires; None if none will."""
     return min((rule.until for rule in rules if rule.until is not None and rule.until > now), default=None)
 
 

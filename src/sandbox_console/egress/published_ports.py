@@ -56,7 +56,7 @@ class Publisher:
         return sock.getsockname()[1] not in self._loopback and not any(peer in network for network in self._near)
 
     async def _client(self, client: socket.socket) -> None:
-        """One connection; where the sandbox does not listen, or too many are open, it is reset."""
+        """Serve one connection. If the sandbox does not listen, or too many are open, it is reset."""
         with client:
             try:
                 if self._door.full:
@@ -99,7 +99,7 @@ def _read(word: str) -> ipaddress.IPv4Address:
 
 
 async def _relay(relay: Relay) -> None:
-    """To the end. Raises OSError where a side broke off, or stays silent for long after the other has ended."""
+    """Relay to the end. Raises OSError if a side broke off, or stays silent for long after the other has ended."""
     running = asyncio.ensure_future(relay.run())
     try:
         while not (await asyncio.wait({running}, timeout=HALF_OPEN_S))[0]:

@@ -31,7 +31,7 @@ class BadRequest(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. ``host`` is normalised; ``length`` is the body's, None where it is chunked.
+    """One request. ``host`` is normalised; ``length`` is the body's, None if it is chunked.
 
     ``target`` is what is requested from the origin server; ``query`` is set for a query to the gateway itself.
     """

@@ -14,12 +14,12 @@ RESOLVE_S = 10.0
 _MOST = 8
 
 Own = Callable[[Address, int, bool], bool]
-"""Whether an address, at a port, is this machine's; the flag asks for a look that is not a second old."""
+"""Whether an address, at a port, is this machine's; the flag requests a check that is less than a second old."""
 Resolve = Callable[[str, Mapping[str, Sequence[str]]], Awaitable[list[Address]]]
 
 
 async def resolve(name: str, hosts: Mapping[str, Sequence[str]]) -> list[Address]:
-    """The addresses of a name or literal, each once, the first few. Raises OSError where there is none."""
+    """The first few addresses of a name or literal, each once. Raises OSError if there is none."""
     if (literal := parse_address(name)) is not None:
         return [literal]
     if name in hosts:

@@ -20,7 +20,7 @@ class Rules:
         self.generation = 0
 
     def look(self) -> int:
-        """Read it if it changed; gives the generation. Without a readable one ``policy`` is None: nothing passes."""
+        """Read it if it changed. Returns the generation. If it cannot be read, ``policy`` is None: nothing passes."""
         try:
             stat = (self._folder / FILE).stat()
             stamp = stat.st_ino, stat.st_mtime_ns, stat.st_size
@@ -33,7 +33,7 @@ class Rules:
         return self.generation
 
     def current(self) -> tuple[Policy, tuple[EgressRule, ...]]:
-        """The policy, and its rules that are in force now. Raises Refused where there is none to read."""
+        """The policy, and its rules that apply now. Raises Refused if none can be read."""
         self.look()
         if self.policy is None:
             raise Refused("no_policy")

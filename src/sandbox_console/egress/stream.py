@@ -62,7 +62,7 @@ class Stream:
 
 
 def tune(sock: socket.socket) -> None:
-    """What every connection is given: no delay of small writes, and an end where the other side is gone."""
+    """Set what every connection gets: no delay of small writes, and an end if the other side is gone."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

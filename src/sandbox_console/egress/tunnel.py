@@ -17,7 +17,7 @@ _READS = 200  # a ClientHello in more pieces is no client's; each is read from t
 
 
 async def handshake(client: Stream, flow: Connection) -> None:
-    """Read the ClientHello, which stays in the stream. Raises Refused where it is not for the flow's host."""
+    """Read the ClientHello, which stays in the stream. Raises Refused if it is not for the flow's host."""
     try:
         async with asyncio.timeout(HANDSHAKE_S):
             name = await _server_name(client)
@@ -52,7 +52,7 @@ async def _server_name(client: Stream) -> str:
 async def relay(client: Stream, server: socket.socket, flow: Connection, budget: Budget) -> None:
     """Pass bytes both ways, the ClientHello in the stream first, until both sides have ended.
 
-    Raises Refused where a second ClientHello, which a server may ask for, names another host than the first.
+    Raises Refused if a second ClientHello, which a server may request, names another host than the first.
     """
     first = client.take(client_hello.size(client.rest))
     flow.sent += len(first)

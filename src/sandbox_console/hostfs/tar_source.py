@@ -30,7 +30,7 @@ class TarSource:
         self._ended = False
 
     async def give(self, chunk: bytes) -> bool:
-        """Pass bytes on once there is room for them; False where the thread takes no more."""
+        """Pass bytes on once there is room for them. Returns False if the thread takes no more."""
         if chunk and not self._left:
             await self._room.acquire()
             self._chunks.put(chunk)
@@ -41,7 +41,7 @@ class TarSource:
         self._chunks.put(b"")
 
     def leave(self) -> None:
-        """Take no more: whoever waits for room waits no longer."""
+        """Take no more, and wake a writer that waits for room."""
         self._loop.call_soon_threadsafe(self._leave)
 
     def _leave(self) -> None:
@@ -83,7 +83,7 @@ class TarSource:
             pass
 
     def need_end(self) -> None:
-        """Read on to the end, since padding may follow. Raises BackendError where it is not the end of a tar."""
+        """Read on to the end, since padding may follow. Raises BackendError if it is not the end of a tar."""
         while self.some(1 << 20):
             pass
         if self._last != bytes(_END):

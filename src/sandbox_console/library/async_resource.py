@@ -29,4 +29,4 @@ class Held(Generic[T]):
         return made
 
     async def __aexit__(self, *_: object) -> None:
-        await run_to_completion(self._end(self._made[0]))  # also where the block is cancelled: nothing is left behind
+        await run_to_completion(self._end(self._made[0]))  # even if the block is cancelled: nothing is left behind

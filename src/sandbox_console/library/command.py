@@ -21,7 +21,7 @@ CAPTURE_BYTES = 1024 * 1024
 """How much of each stream a result keeps; ``stdout=`` to a file or ``stream()`` give all of it."""
 
 _AHEAD = 16
-"""Chunks of at most 256 KiB that wait for whoever iterates; then the command waits."""
+"""How many chunks of at most 256 KiB wait for the reader; then the command waits."""
 
 Perform = Callable[[Exec, ExecIO], Operation]
 
@@ -30,8 +30,8 @@ class ExecResult(Struct, frozen=True):
     """How a command ended. A failure of the command is a result, never an exception.
 
     ``exit_code`` is the shell's convention: 126 and 127 for what could not be run, 128 + the number of the signal that
-    killed it, 124 where its time ran out. ``oom`` is None where the backend cannot know. ``pid`` is the process inside
-    the sandbox where that can be known, else on the backend's host. ``audit_id`` is the row of the audit log.
+    killed it, 124 if its time ran out. ``oom`` is None if the backend cannot know. ``pid`` is the process inside
+    the sandbox if that can be known, else on the backend's host. ``audit_id`` is the row of the audit log.
     """
 
     exit_code: int | None
@@ -62,7 +62,7 @@ class ExecResult(Struct, frozen=True):
 
 
 def words(command: str | Sequence[str]) -> tuple[str, ...]:
-    """What to run: a list as it is, text as a script of ``/bin/sh``. Raises UsageError where there is nothing."""
+    """What to run: a list unchanged, a text as a script of ``/bin/sh``. Raises UsageError if there is nothing."""
     found = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
     if not found or not found[-1] or not all(isinstance(one, str) for one in found):
         raise UsageError(f"{command!r} is not a command", hint='a list of texts, or one text for /bin/sh: "ls -l /tmp"')
@@ -89,7 +89,7 @@ async def run(perform: Perform, request: Exec, source: Source, files: Files) -> 
 
 
 async def ended(operation: Operation) -> ActionResult:
-    """An action's result; whoever stops waiting for it ends it, and waits for that."""
+    """An action's result. A caller that stops waiting for it ends the action, and waits for that end."""
     waiting = asyncio.ensure_future(operation.result())
     try:
         return await shielded(waiting)
@@ -159,7 +159,7 @@ class RunningCommand:
         return self._each()
 
     async def _each(self) -> AsyncGenerator[tuple[Stream, bytes], None]:
-        """Chunks as they come. Raises what ended the command where that is no end of its own."""
+        """Yield chunks as they come. Raises what ended the command if it did not end by itself."""
         waiting = self._entered()
         while True:
             if self._chunks.empty() and not waiting.done():

@@ -36,7 +36,7 @@ async def open_console(
 
     ``config_file`` is read in place of the user's own. ``backend`` (``docker``, ``docker/NAME``) leaves the others out;
     ``backends`` replaces those that are registered, for tests with ``sandbox_console.testing``. ``secrets`` are by
-    value, for this process alone. Raises ConfigError, SecretError.
+    value, for this process only. Raises ConfigError, SecretError.
     """
     async with service.open_console(
         config_file=Path(config_file) if config_file is not None else None,
@@ -131,7 +131,7 @@ class Console:
         return self._console.perform(action, consent=consent, io=io)
 
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
-        """Open a shell on a PTY. Raises Conflict where the sandbox does not run."""
+        """Open a shell on a PTY. Raises Conflict if the sandbox does not run."""
         return await self._console.shell(request, consent=consent)
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:

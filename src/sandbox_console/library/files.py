@@ -95,7 +95,7 @@ class GuestFiles:
         await self._unpack(folder, missing, 0o755, member, data)
 
     async def mkdir(self, path: str, mode: int) -> None:
-        """Make a folder and those above it; nothing where it is there."""
+        """Make a folder and its parents. Does nothing if it exists."""
         folder, missing = await self._deepest(absolute(path))
         if missing:
             await self._unpack(folder, missing, mode & 0o777, None, b"")
@@ -148,7 +148,7 @@ def absolute(path: str) -> str:
 
 
 def _owner(sandbox: Sandbox) -> tuple[int, int]:
-    """Whose the files are: the sandbox's user where that is a number; bubblewrap's are its user's in any case."""
+    """The owner of the files: the sandbox's user if that is a number; bubblewrap's always belong to its user."""
     user = next((fact.value for fact in sandbox.effective if fact.field == "user"), "")
     uid, _, gid = user.partition(":")
     if not uid.isdecimal():

@@ -1,4 +1,4 @@
-"""Where a command's output may go: into the result, into a file, or to whoever iterates."""
+"""Where a command's output may go: into the result, into a file, or to an iterating caller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model.log import Stream
 
 AskGround = Callable[[], Awaitable[GuestFolders]]
-"""Tells what guests can change, where no link is followed."""
+"""Reports what guests can change; no link is followed there."""
 
 Output = os.PathLike[str] | IO[bytes] | None
 
@@ -21,7 +21,7 @@ Output = os.PathLike[str] | IO[bytes] | None
 class Files:
     """Files that take one or both streams whole; ``problem`` is what writing one raised.
 
-    A path is made or emptied, and closed at the end; an open file is written from where it stands, and stays open.
+    A path is made or emptied, and closed at the end. An open file is written from its position, and stays open.
     """
 
     def __init__(self, stdout: Output, stderr: Output, ground: AskGround) -> None:
@@ -60,7 +60,7 @@ class Files:
                 self._files[stream] = given
 
     async def take(self, stream: Stream, data: bytes) -> bool:
-        """Write a chunk, off the event loop; False where the stream has no file."""
+        """Write a chunk off the event loop. Returns False if the stream has no file."""
         file = self._files.get(stream)
         if file is None:
             return False

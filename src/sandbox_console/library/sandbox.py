@@ -29,7 +29,7 @@ class SandboxHandle:
     """A sandbox by its ref. ``name`` is what it was called when the handle was made.
 
     The handle holds nothing: dropping it leaves the sandbox as it is. Every method that changes something raises Denied
-    where the policy forbids it, NotFound where the sandbox is gone, BackendUnreachable and AuditUnavailable.
+    if the policy forbids it, NotFound if the sandbox is gone, BackendUnreachable and AuditUnavailable.
     """
 
     def __init__(self, console: Console, ref: SandboxRef, name: str, consent: Consent) -> None:
@@ -65,8 +65,8 @@ class SandboxHandle:
         and ``stderr`` are paths or files that take all of it; else the result keeps the first MiB of each. After
         ``timeout_s`` seconds, and where this is cancelled, the command ends with all that it started.
 
-        Raises what ``stdin`` raises, after ending the command; Conflict where the sandbox does not run; SandboxEnded
-        where it ends meanwhile.
+        Raises what ``stdin`` raises, after ending the command; Conflict if the sandbox does not run; SandboxEnded
+        if it ends meanwhile.
         """
         request = self._request(command, env, workdir, user, timeout_s)
         ask = self._console.ground
@@ -118,14 +118,14 @@ class SandboxHandle:
         await self._files.write(path, data.encode() if isinstance(data, str) else bytes(data), mode)
 
     async def mkdir(self, path: str, *, mode: int = 0o755) -> None:
-        """Make a folder and those above it; nothing where it is there. Raises Conflict where a file is in the way."""
+        """Make a folder and its parents. Does nothing if it exists. Raises Conflict if a file is in the way."""
         await self._files.mkdir(path, mode)
 
     async def exists(self, path: str) -> bool:
-        """Whether there is something at a path. Raises NotFound where the sandbox itself is gone."""
+        """Whether there is something at a path. Raises NotFound if the sandbox itself is gone."""
         return await self._files.exists(path)
 
-    # What it says and where it answers
+    # Its output and its ports
 
     async def logs(
         self, *, follow: bool = False, tail: int | None = None, since: float | None = None, until: float | None = None
@@ -138,7 +138,7 @@ class SandboxHandle:
                     yield item
 
     async def ports(self) -> Sequence[PublishedPort]:
-        """Its ports, and where this host answers for each; empty while it does not run."""
+        """Its ports, and the address on this host for each; empty while it does not run."""
         found: list[PublishedPort] = []
         for fact in (await self.inspect()).effective:
             port, _, protocol = fact.field.removeprefix(_PORT).partition("/")
@@ -151,7 +151,7 @@ class SandboxHandle:
     # Its life
 
     async def start(self) -> None:
-        """Start it; nothing where it runs."""
+        """Start it. Does nothing if it runs."""
         await self._done(Start(self.ref))
 
     async def stop(self, *, grace_s: float = 10.0) -> None:
@@ -167,7 +167,7 @@ class SandboxHandle:
         await self._done(Kill(self.ref, signal))
 
     async def pause(self) -> None:
-        """Freeze every process. Raises Unsupported where the backend cannot."""
+        """Freeze every process. Raises Unsupported if the backend cannot."""
         await self._done(Pause(self.ref))
 
     async def resume(self) -> None:
@@ -175,7 +175,7 @@ class SandboxHandle:
         await self._done(Resume(self.ref))
 
     async def remove(self, *, force: bool = False) -> None:
-        """Remove it and what the backend keeps of it; ``force`` also where it runs. Raises Conflict, NotFound."""
+        """Remove it and what the backend keeps of it; with ``force`` even if it runs. Raises Conflict, NotFound."""
         await self._done(Remove(self.ref, force))
 
     async def wait(self, *, timeout_s: float | None = None) -> Exit:

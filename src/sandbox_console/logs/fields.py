@@ -72,6 +72,6 @@ def _flat(value: object) -> str:
 
 
 def _short_time(value: object) -> str:
-    """Of an ISO time the time of day; other times as they are."""
+    """The time of day of an ISO time; other times unchanged."""
     text = str(value)
     return text[11:23].rstrip("Z") if len(text) >= 19 and text[10:11] in "T " and text[13:14] == ":" else text

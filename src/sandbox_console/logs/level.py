@@ -10,7 +10,7 @@ LOOKED_AT = 300
 
 
 class Level(IntEnum):
-    """Severity in rising order; NONE where a line does not say."""
+    """Severity in rising order; NONE if a line does not say."""
 
     NONE = 0
     TRACE = 1

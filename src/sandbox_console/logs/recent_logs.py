@@ -45,7 +45,7 @@ class RecentLogs:
         self._shrink()
 
     def newest_ns(self, ref: SandboxRef) -> int:
-        """The time of the newest line that is held of a sandbox; -1 where none is."""
+        """The time of the newest line held of a sandbox; -1 if there is none."""
         kept = self._kept.get(ref)
         found = kept.store.newest_ns if kept else None
         return -1 if found is None else found

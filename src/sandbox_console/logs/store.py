@@ -134,7 +134,7 @@ class LineStore:
         self._partials.clear()
 
     def prepend(self, older: LineStore) -> int:
-        """Put older output before the oldest line; gives how many lines that were. The other store is used up."""
+        """Put older output before the oldest line. Returns the number of lines. The other store is used up."""
         shift = next(iter(self._chunks)) - 1 - older._last
         self._starts = array("q", (start + (shift << _SPAN) for start in older._starts)) + self._starts
         self._times = older._times + self._times
@@ -208,7 +208,7 @@ class LineStore:
         return made
 
     def of_source(self, source: int) -> LineStore:
-        """The lines of one of several sources, as those of one alone. 1 us for each of them."""
+        """The lines of one of several sources, as if it were the only one. It takes 1 us a line."""
         made = LineStore(self.cap_bytes)
         for at, (one, kind) in enumerate(zip(self._sources, self._kinds, strict=True)):
             if one == source and kind != MARK:
@@ -257,7 +257,7 @@ class LineStore:
         ]
 
     def take_partials(self, source: int = 0) -> int | None:
-        """Forget a source's lines that have no end yet, to read them again; gives when the first of them began."""
+        """Forget a source's lines that have no end yet, to read them again. Returns when the first of them began."""
         mine = [key for key in self._partials if key[0] == source]
         return min((self._partials.pop(key).at_ns for key in mine), default=None)
 

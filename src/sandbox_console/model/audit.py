@@ -113,7 +113,7 @@ class Verification(Struct, frozen=True):
 
 
 class AuditSelection(Struct, frozen=True):
-    """Which rows to export: those behind ``after_seq``, in a span of time (seconds since the epoch)."""
+    """Which rows to export: those after ``after_seq``, in a span of time (seconds since the epoch)."""
 
     after_seq: int = 0
     since: float | None = None

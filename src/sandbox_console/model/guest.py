@@ -1,6 +1,6 @@
 """What is inside a sandbox: files, processes, changed paths, and what happened to it.
 
-Names and paths are the guest's: hostile text, cleaned by whoever shows them.
+Names and paths come from the guest: they are hostile text, which every view has to clean.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FileInfo(Struct, frozen=True):
 
 
 class GuestProcess(Struct, frozen=True):
-    """One process of a sandbox, by its pid inside where that can be known, else by the host's."""
+    """One process of a sandbox, with its pid inside if that can be known, else the host's."""
 
     pid: int
     parent: int | None = None

@@ -1,6 +1,6 @@
 """Images and snapshots, which a backend keeps beside its sandboxes.
 
-Names are as the engine gives them: hostile text, cleaned by whoever shows them.
+Names come from the engine unchanged: they are hostile text, which every view has to clean.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Prunable(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """A saved state of a sandbox: ``full`` with its memory, else its disk alone.
+    """A saved state of a sandbox: ``full`` with its memory, else only its disk.
 
     ``secrets`` are the names of those that a sandbox made of it is given, ``workspace`` the folder.
     """

@@ -44,8 +44,8 @@ class SandboxRef(Struct, frozen=True, order=True, cache_hash=True, gc=False):
 class Exit(Struct, frozen=True, gc=False):
     """How a main process or a command ended.
 
-    ``code`` is the shell's convention: 0-255, 128 + the signal's number where one killed it.
-    ``oom`` is None where the backend cannot know.
+    ``code`` follows the shell's convention: 0-255, or 128 + the number of the signal that killed it.
+    ``oom`` is None if the backend cannot know.
     """
 
     code: int | None = None

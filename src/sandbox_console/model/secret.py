@@ -50,7 +50,7 @@ class Secret(Struct, frozen=True):
 
 
 def shown_value(name: str, value: str) -> str:
-    """A variable's value as it may be shown: masked where its name sounds secret; so is an address's password."""
+    """A variable's value as it may be shown: masked if its name sounds secret. So is an address's password."""
     if value and SECRET_WORD.search(name):
         return MASK
     return _USERINFO.sub(rf"\1:{MASK}@", value)

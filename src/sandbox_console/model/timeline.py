@@ -23,7 +23,7 @@ class Source(StrEnum):
 class Moment(Struct, frozen=True):
     """One thing that happened. ``at`` is in seconds since the epoch, by the clock of the source.
 
-    ``text`` is what the guest or the backend wrote, known secrets masked; whoever shows it cleans it.
+    ``text`` is what the guest or the backend wrote, known secrets masked; every view has to clean it.
     ``seq`` is the row of the audit log. ``count`` above 1 stands for as many in a row, the last one at ``last_at``.
     """
 

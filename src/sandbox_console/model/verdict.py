@@ -163,7 +163,7 @@ _LASTED = re.compile(r"(its )?max_duration(_s)? ran out|it ran longer than its m
 
 
 def _time_limit(sandbox: Sandbox, end: Exit) -> str:
-    """A time limit, where the backend says so itself."""
+    """A time limit, if the backend says so itself."""
     spec = sandbox.spec
     if _IDLED.fullmatch(end.reason):
         limit = f" of {spec.idle_timeout_s:g} s" if spec and spec.idle_timeout_s else ""

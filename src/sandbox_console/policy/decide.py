@@ -77,7 +77,7 @@ def _calls_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
 
 
 def _ports_forbidden(texts: Sequence[str], rules: Rules) -> Deny | None:
-    """Whoever reaches the port talks to a guest, and the guest to them."""
+    """Anybody who reaches the port talks to a guest, and the guest to them."""
     if texts and rules.publish == "none":
         return Deny("the policy does not allow published ports", "policy.publish")
     for text in texts if rules.publish == "loopback" else ():

@@ -51,7 +51,7 @@ class Allow(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """Go on if a person confirms: by ``token`` where one is set, else by a plain yes."""
+    """Go on if a person confirms, by ``token`` if one is set, else by a plain yes."""
 
     reason: str
     rule: str
@@ -59,7 +59,7 @@ class Ask(Struct, frozen=True):
 
 
 class Deny(Struct, frozen=True):
-    """Do not. ``capability`` is set where the backend lacks something rather than the rules forbidding it."""
+    """Do not. ``capability`` is set if the backend lacks something, rather than the rules forbidding it."""
 
     reason: str
     rule: str

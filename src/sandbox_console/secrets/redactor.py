@@ -202,7 +202,7 @@ class Redactor:
             if not (found := self.spans(data, line)):
                 return data
             data = _replaced(data, found)
-        lines = data.split(b"\n")  # whoever writes so wants to get around it
+        lines = data.split(b"\n")  # anybody who writes like this wants to get around it
         return b"\n".join(MASK if self.spans(one, line if not at else None) else one for at, one in enumerate(lines))
 
     def apply(self, data: bytes) -> bytes:
@@ -232,7 +232,7 @@ class Redactor:
 
 
 class StreamRedactor:
-    """One stream's bytes, masked also where a value is split across chunks."""
+    """Masks one stream's bytes, even if a value is split across chunks."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor

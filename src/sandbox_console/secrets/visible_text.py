@@ -243,7 +243,7 @@ class Line:
                     self._control(plain_code)
 
     def _obey(self, how: bytes, number: int) -> None:
-        """A code with its first number; 0 where there is none."""
+        """A code with its first number; 0 if there is none."""
         count, at = max(1, number), self.column
         match how:
             case b"P":
@@ -304,7 +304,7 @@ def _width(text: bytes) -> int:
 
 
 def _number(parameters: bytes) -> int:
-    """The first number of a code; 0 where there is none."""
+    """The first number of a code; 0 if there is none."""
     return int(_WITHIN_ONE.sub(b"", parameters).partition(b";")[0][:5] or 0)
 
 

@@ -89,7 +89,7 @@ class Console:
         return self._loop.run(done)
 
     def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
-        """Open a shell on a PTY. Raises Conflict where the sandbox does not run."""
+        """Open a shell on a PTY. Raises Conflict if the sandbox does not run."""
         return ShellSession(self._loop, self._loop.run(lambda: self._inner.shell(request, consent=consent)))
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> Iterator[Sequence[LogItem]]:

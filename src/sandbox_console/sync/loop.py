@@ -1,4 +1,4 @@
-"""The one event loop, in a thread of its own, that runs what synchronous callers ask for."""
+"""The one event loop, in its own thread, that runs what synchronous callers request."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Loop:
         self._endings[key] = ending
 
     def close(self, key: object) -> None:
-        """Close what was kept; nothing where that is done, or in the child of a fork, whose it is not."""
+        """Close what was kept. Does nothing if that is done, or in the child of a fork, which does not own it."""
         if os.getpid() == self.pid and not self._over and (ending := self._endings.pop(key, None)):
             self.run(ending)
 

@@ -98,11 +98,11 @@ class SandboxHandle:
         self._loop.run(lambda: self._inner.write_file(path, data, mode=mode))
 
     def mkdir(self, path: str, *, mode: int = 0o755) -> None:
-        """Make a folder and those above it; nothing where it is there. Raises Conflict where a file is in the way."""
+        """Make a folder and its parents. Does nothing if it exists. Raises Conflict if a file is in the way."""
         self._loop.run(lambda: self._inner.mkdir(path, mode=mode))
 
     def exists(self, path: str) -> bool:
-        """Whether there is something at a path. Raises NotFound where the sandbox itself is gone."""
+        """Whether there is something at a path. Raises NotFound if the sandbox itself is gone."""
         return self._loop.run(lambda: self._inner.exists(path))
 
     def logs(
@@ -112,11 +112,11 @@ class SandboxHandle:
         return each(self._loop, self._inner.logs(follow=follow, tail=tail, since=since, until=until))
 
     def ports(self) -> Sequence[PublishedPort]:
-        """Its ports, and where this host answers for each; empty while it does not run."""
+        """Its ports, and the address on this host for each; empty while it does not run."""
         return self._loop.run(self._inner.ports)
 
     def start(self) -> None:
-        """Start it; nothing where it runs."""
+        """Start it. Does nothing if it runs."""
         self._loop.run(self._inner.start)
 
     def stop(self, *, grace_s: float = 10.0) -> None:
@@ -132,7 +132,7 @@ class SandboxHandle:
         self._loop.run(lambda: self._inner.kill(signal))
 
     def pause(self) -> None:
-        """Freeze every process. Raises Unsupported where the backend cannot."""
+        """Freeze every process. Raises Unsupported if the backend cannot."""
         self._loop.run(self._inner.pause)
 
     def resume(self) -> None:
@@ -140,7 +140,7 @@ class SandboxHandle:
         self._loop.run(self._inner.resume)
 
     def remove(self, *, force: bool = False) -> None:
-        """Remove it and what the backend keeps of it; ``force`` also where it runs. Raises Conflict, NotFound."""
+        """Remove it and what the backend keeps of it; with ``force`` even if it runs. Raises Conflict, NotFound."""
         self._loop.run(lambda: self._inner.remove(force=force))
 
     def wait(self, *, timeout_s: float | None = None) -> Exit:
@@ -184,7 +184,7 @@ class ShellSession:
         self._loop.run(lambda: self._inner.write(data))
 
     def resize(self, cols: int, rows: int) -> None:
-        """Tell the PTY its size."""
+        """Set the size of the PTY."""
         self._loop.run(lambda: self._inner.resize(cols, rows))
 
     def wait(self) -> Exit:

@@ -102,7 +102,7 @@ class Checks:
 
 
 def _is_ours(target: str, scheme: str, authorities: Collection[str]) -> bool:
-    """Whether what is asked for is a path, or an address of ours in full, as a proxy's client writes it."""
+    """Whether the requested target is a path, or a full address of ours, as a proxy's client writes it."""
     if target.startswith("/"):
         return True
     own, _, rest = target.partition("://")
