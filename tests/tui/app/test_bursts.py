@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 
@@ -248,3 +249,13 @@ async def test_random_bursts_leave_the_app_running(run_app):
             assert app._exception is None
             while len(app.screen_stack) > 2:
                 app.pop_screen()
+
+
+async def test_a_timer_that_runs_once_ticks_although_the_process_stood_still_as_it_began(run_app, monkeypatch):
+    """Each look at the clock is a second later than the last one, and the timer is due after 8 ms."""
+    seconds = itertools.count(1)
+    async with run_app() as (app, pilot):
+        ticked = []
+        monkeypatch.setattr("textual._time.get_time", lambda: float(next(seconds)))
+        app.set_timer(1 / 120, lambda: ticked.append(True))
+        await until(pilot, lambda: ticked)

@@ -6,17 +6,20 @@ tests/tui/app/test_bursts.py or test_end_signals.py. The bugs were found by test
 
 from __future__ import annotations
 
+import functools
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 from textual import events, work
 from textual.command import CommandPalette
 from textual.css.query import NoMatches
 from textual.drivers._writer_thread import WriterThread
+from textual.timer import Timer
 from textual.widgets import OptionList
 
 _click = OptionList._on_click  # noqa: SLF001
 _move = OptionList._move_page  # noqa: SLF001
+_begin_timer = Timer.__init__
 _gather = CommandPalette._gather_commands.__wrapped__  # type: ignore[attr-defined]  # noqa: SLF001 - without @work
 
 
@@ -59,9 +62,22 @@ def _write_until_closed(self: WriterThread) -> None:
         self._file.flush()
 
 
+@functools.wraps(_begin_timer)
+def _begin(self: Timer, *args: Any, **options: Any) -> None:
+    """Never skip the only tick of a timer that runs once.
+
+    It was skipped if the process did not run for the timer's interval, 8 ms for a resize, just as it began. The app
+    then waited for that tick forever, and no later resize had an effect.
+    """
+    _begin_timer(self, *args, **options)
+    if self._repeat == 0:
+        self._skip = False
+
+
 def mend() -> None:
     """Apply the patches. Calling this more than once has no further effect."""
     OptionList._on_click = _on_click  # type: ignore[method-assign]  # noqa: SLF001
     WriterThread.run = _write_until_closed  # type: ignore[method-assign]
     OptionList._move_page = _move_page  # type: ignore[method-assign]  # noqa: SLF001
+    Timer.__init__ = _begin  # type: ignore[method-assign]
     CommandPalette._gather_commands = _gather_commands  # type: ignore[method-assign]  # noqa: SLF001
