@@ -31,7 +31,7 @@ ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",  # it would go to the scratch disk, and be gone
 }
 """In a machine."""
-_ENDED = re.compile(r"^(tests/\S+::.+?) (PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b")
+_ENDED = re.compile(r"^(tests/\S+::.+?)(?: <- \S+)? (PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b")
 
 
 class Part:
