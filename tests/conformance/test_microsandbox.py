@@ -28,10 +28,9 @@ def leftovers(home: Path, state: Path, lent: list[SandboxRef]) -> set[str]:
 
     The sandbox that is lent runs on meanwhile and makes files of its own, so what is below its folders does not count.
     """
-    folders = (home / "sandboxes", state)
-    paths = {one for folder in folders if folder.exists() for one in folder.rglob("*")}
-    files = {str(one) for one in paths if not any(ref.id in str(one.parent) for ref in lent)}
-    return {f"machine {one}" for one in boots.processes()} | files - {str(state / "created")}
+    folders = set((home / "sandboxes").iterdir()) if (home / "sandboxes").exists() else set()
+    files = {one for one in state.rglob("*") if not any(ref.id in str(one.parent) for ref in lent)}
+    return {f"machine {one}" for one in boots.processes()} | set(map(str, folders | files)) - {str(state / "created")}
 
 
 async def opened(state: Path) -> Backend:
