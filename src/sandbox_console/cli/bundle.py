@@ -15,7 +15,7 @@ import msgspec
 from sandbox_console.cli.context import Context, Opener
 from sandbox_console.cli.formatting import moment, size
 from sandbox_console.cli.logs import when
-from sandbox_console.cli.lookup import find_all
+from sandbox_console.cli.lookup import find_named
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, opened, read_small
 from sandbox_console.model.bundle import BundleCheck, Manifest
@@ -59,22 +59,11 @@ async def _make(context: Context) -> int:
     until = now if args.until is None else min(now, when(args.until, now))
     files_most = _files_most(args.files)
     async with context.open() as console:
-        sandboxes = await _named(context, console)
+        sandboxes = await find_named(context, console, context.args.words, changing=False)
         if sandboxes:
             made = await _write(context, console, sandboxes, until, files_most)
             _tell(context, made, sandboxes)
     return context.code
-
-
-async def _named(context: Context, console: Console) -> list[Sandbox]:
-    names = list(dict.fromkeys(context.args.words))
-    found: dict[Any, Sandbox] = {}
-    for name, one in zip(names, await find_all(context, console, names, changing=False), strict=True):
-        if isinstance(one, ConsoleError):
-            context.fail(one, name if len(names) > 1 else "")
-        else:
-            found.setdefault(one.ref, one)
-    return list(found.values())
 
 
 def _files_most(text: str) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.errors import BackendUnreachable, ConsoleError
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service import Console, Found
 
 
@@ -78,3 +78,15 @@ def _absent(context: Context, console: Console, healths: Sequence[BackendHealth]
 def place(health: BackendHealth) -> str:
     """A host in words: ``bubblewrap``, ``docker/far``."""
     return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
+
+
+async def find_named(context: Context, console: Console, words: Iterable[str], *, changing: bool) -> list[Sandbox]:
+    """The sandboxes of some names, each once; a name that fails is reported and left out."""
+    names = list(dict.fromkeys(words))
+    found: dict[SandboxRef, Sandbox] = {}
+    for name, one in zip(names, await find_all(context, console, names, changing=changing), strict=True):
+        if isinstance(one, ConsoleError):
+            context.fail(one, name if len(names) > 1 else "")
+        else:
+            found.setdefault(one.ref, one)
+    return list(found.values())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 import msgspec
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.lookup import find_all
+from sandbox_console.cli.lookup import find_named
 from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.selection import agree, fail_for_the_silent
 from sandbox_console.cli.spec_options import pairs
@@ -48,7 +47,7 @@ async def _chosen(context: Context, console: Console, matches: Sequence[tuple[st
     if args.names and (args.label or args.filter):
         raise UsageError("NAMEs cannot be used together with --label or --filter", hint="leave one of them out")
     if args.names:
-        return await _named(context, console)
+        return await find_named(context, console, context.args.names, changing=True)
     if not (args.label or args.filter):
         raise UsageError(
             "no sandbox is named", hint="sandbox-console quarantine NAME..., -l KEY=VALUE, or --filter EXPR"
@@ -62,17 +61,6 @@ async def _chosen(context: Context, console: Console, matches: Sequence[tuple[st
     if found and not args.dry_run:
         await agree(context, found, "end the quarantine of" if args.undo else "quarantine")
     return found
-
-
-async def _named(context: Context, console: Console) -> list[Sandbox]:
-    names = list(dict.fromkeys(context.args.names))
-    found: dict[Any, Sandbox] = {}
-    for name, one in zip(names, await find_all(context, console, names, changing=True), strict=True):
-        if isinstance(one, ConsoleError):
-            context.fail(one, name if len(names) > 1 else "")
-        else:
-            found.setdefault(one.ref, one)
-    return list(found.values())
 
 
 def _filter(text: str) -> list[tuple[str, bool, str]]:
