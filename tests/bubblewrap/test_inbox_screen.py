@@ -43,7 +43,9 @@ async def test_the_inbox_open_for_a_minute_asks_no_backend_for_its_list(
             while time.monotonic() - began < OPEN_S:
                 await pilot.pause(0.2)
             assert asked["list"] == asked["inspect"] == 0, dict(asked)
-            assert len(list(console.denials.of(box.ref).hosts())) > hosts, "nothing was denied meanwhile: this proved nothing"
+            assert len(list(console.denials.of(box.ref).hosts())) > hosts, (
+                "nothing was denied meanwhile: this proved nothing"
+            )
 
 
 def _counting(asked: Counter[str], name: str, real):
