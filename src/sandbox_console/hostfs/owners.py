@@ -57,7 +57,7 @@ def _why(at: Path, whole: Path) -> str:
 
 
 def _trusted() -> set[int]:
-    """Root, the user, the user behind sudo, and in a user namespace the root outside, which is shown as nobody."""
+    """The trusted users: root, this user, the one behind sudo, and in a user namespace "nobody" (the outer root)."""
     trusted = {0, os.geteuid()}
     if os.geteuid() == 0 and (before := os.environ.get("SUDO_UID", "")).isdigit():
         trusted.add(int(before))
