@@ -97,7 +97,10 @@ class Exec(Struct, frozen=True):
 
 
 class OpenShell(Struct, frozen=True):
-    """Open an interactive shell on a PTY. ``shell`` None: the best one there; ``record``: not without a recording."""
+    """Open an interactive shell on a PTY. ``shell`` None: the best one there; ``record``: not without a recording.
+
+    ``mark`` is by what a later console finds the shell's processes if this one is killed.
+    """
 
     verb: ClassVar[str] = "shell"
     ref: SandboxRef
@@ -107,6 +110,7 @@ class OpenShell(Struct, frozen=True):
     rows: int = 24
     term: str = "xterm-256color"
     record: bool = False
+    mark: str = ""
 
 
 class Rename(Struct, frozen=True):

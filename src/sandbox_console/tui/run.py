@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_console.crash_guard import guard
 from sandbox_console.model.pastes import GuardedParser
 from sandbox_console.service import Console, open_console
 from sandbox_console.tui.base.end_signals import ended_by_signals
@@ -24,15 +25,19 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
     """Do what :func:`sandbox_console.tui.run_tui` does, on a running loop."""
     opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend)
     async with opened as console:
+        guard.hold_terminal()
         console.watch().close()  # the backends answer while a thread imports the app and leaves the loop free
         console.shipper.start()
         app = (await asyncio.to_thread(_app_class))(console)
         settling = freeze_soon()
+        lost = asyncio.create_task(console.end_lost_shells())
         try:
             with ended_by_signals(app):
                 await app.run_async()
         finally:
+            guard.terminal_restored()
             settling.cancel()
+            lost.cancel()
         return app.return_code or 0
 
 
