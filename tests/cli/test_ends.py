@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
@@ -170,10 +171,9 @@ def test_without_its_guard_the_next_console_ends_it(cli: Cli, box: str, backend:
 
 
 def children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for told in lists for word in told.read_text().split()]
 
 
 def words_of(pid: int) -> bytes:
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read()
+    return Path(f"/proc/{pid}/cmdline").read_bytes()

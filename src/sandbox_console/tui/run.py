@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -25,6 +27,7 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
     """Do what :func:`sandbox_console.tui.run_tui` does, on a running loop."""
     opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend)
     async with opened as console:
+        on_terminal = os.isatty(0)
         guard.hold_terminal()
         console.watch().close()  # the backends answer while a thread imports the app and leaves the loop free
         console.shipper.start()
@@ -34,11 +37,15 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
         try:
             with ended_by_signals(app):
                 await app.run_async()
+        except OSError:  # what it says at its end cannot be printed
+            if not on_terminal or os.isatty(0):
+                raise
         finally:
             guard.terminal_restored()
             settling.cancel()
             lost.cancel()
-        return app.return_code or 0
+        hung_up = on_terminal and not os.isatty(0)  # reading a closed window may fail before its SIGHUP comes
+        return 128 + signal.SIGHUP if hung_up else app.return_code or 0
 
 
 def _app_class() -> type[ConsoleApp]:
