@@ -140,6 +140,11 @@ class Journal:
         draft = self._draft(Kind.NOTE, permit.verb, backend, target, body, ref=permit.audit_id)
         await run_to_completion(self._run(self._store.append, draft))
 
+    @staticmethod
+    def inherited(audit_id: int, verb: str) -> Permit:
+        """The permit of an attempt whose process is gone, to end what it left. The caller has made sure of that."""
+        return Permit(audit_id=audit_id, verb=verb)
+
     async def anchor(self, why: str) -> None:
         """Anchor the newest row now, so that others can verify it."""
         try:

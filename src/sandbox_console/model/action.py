@@ -101,6 +101,8 @@ class OpenShell(Struct, frozen=True):
 
     With ``shell`` None it is the best shell in the sandbox. With ``record`` the shell must be recorded, or it is not
     opened.
+
+    ``mark`` is how a later console finds the shell's processes if this one is killed.
     """
 
     verb: ClassVar[str] = "shell"
@@ -111,6 +113,7 @@ class OpenShell(Struct, frozen=True):
     rows: int = 24
     term: str = "xterm-256color"
     record: bool = False
+    mark: str = ""
 
 
 class Rename(Struct, frozen=True):

@@ -41,6 +41,15 @@ class SandboxRef(Struct, frozen=True, order=True, cache_hash=True, gc=False):
         return f"{self.backend}/{self.host}/{self.id}"
 
 
+def parse_ref(text: str) -> SandboxRef:
+    """The reference in ``backend/host/id``; a host may have slashes. Raises ValueError."""
+    backend, _, rest = text.partition("/")
+    host, _, id_ = rest.rpartition("/")
+    if not (backend and host and id_):
+        raise ValueError(f"{text!r} is not backend/host/id")
+    return SandboxRef(backend, host, id_)
+
+
 class Exit(Struct, frozen=True, gc=False):
     """How a main process or a command ended.
 

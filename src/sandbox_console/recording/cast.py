@@ -111,6 +111,16 @@ class Writer:
             raise
 
 
+def finish_lost(path: Path, mask: Callable[[list[str]], list[str]]) -> Recorded:
+    """Finish the recording of a process that was killed: mask it, without the line that the kill cut short.
+
+    Blocks. Raises OSError, ValueError where it is no recording.
+    """
+    events = list(read_events(path))
+    _rewrite(path, events, mask([text for _, kind, text in events if kind == "o"]))
+    return Recorded(path.stem, digest_of(path), path.stat().st_size, problem="the process that wrote it was killed")
+
+
 def read_header(path: Path) -> dict[str, Any]:
     """The first line as data. Raises OSError; ValueError if the file is not a recording."""
     with path.open("rb") as file:
