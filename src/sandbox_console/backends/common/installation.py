@@ -1,7 +1,7 @@
 """The id of this installation. Each state directory has one, and every sandbox made from it carries it.
 
 Another user's console, or one with another state directory, may use the same engine. Its sandboxes are not ours: what
-they need, such as their egress rules, is in its state directory and not in ours.
+belongs to them, such as their egress rules, is in its state directory and not in ours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Installation:
 
     @property
     def id(self) -> str:
-        """The id; empty if no sandbox was made yet, or if there is no folder."""
+        """The id; empty if no sandbox has been made yet, or if there is no folder."""
         if not self._id and self._file is not None:
             try:
                 self._id = self._file.read_text().strip()
@@ -44,7 +44,7 @@ class Installation:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             part.write_text(secrets.token_hex(_BYTES))
             try:
-                os.link(part, self._file)  # whole or not at all; of two consoles, the first one's is kept
+                os.link(part, self._file)  # atomic; if two consoles do it, the first one's id is kept
             except FileExistsError:
                 pass
             finally:
