@@ -38,7 +38,7 @@ class LogQuery(Struct, frozen=True):
     """What to read. ``since`` and ``until`` are seconds since the epoch; ``tail`` None reads all.
 
     ``lines`` is False for who only passes bytes on: a record may then be many lines of one stream, with the first one's
-    time. A backend may give lines all the same.
+    time or none (0). A backend may give lines all the same.
     """
 
     follow: bool = False
