@@ -120,8 +120,8 @@ class Demuxer:
 class BareDemuxer:
     """Turns frames without timestamps into as few records as there are changes of the stream; none has a time.
 
-    Only for the `json-file` log driver, which keeps each newline as it was written: what the `local` driver drops cannot
-    be told without the times.
+    Only for the `json-file` log driver, which keeps each newline as it was written. What the `local` driver drops cannot
+    be found without the times.
     """
 
     def __init__(self) -> None:
