@@ -120,7 +120,7 @@ class Demuxer:
 class BareDemuxer:
     """Turns frames without timestamps into as few records as there are changes of the stream; none has a time.
 
-    Only for the `json-file` log driver, which keeps each newline as it was written. What the `local` driver drops cannot
+    Only for the `json-file` log driver, which keeps each newline as it was written. What `local` drops cannot
     be found without the times.
     """
 
