@@ -71,6 +71,18 @@ class Holding(Protocol):
 
 
 @runtime_checkable
+class EndsLostShells(Protocol):
+    """Needs no capability: a backend whose shells go on when the console that opened them is killed."""
+
+    async def end_lost_shell(self, permit: Permit, ref: SandboxRef, user: str | None, mark: str) -> None:
+        """Kill what is left of the shell that was opened with ``mark``. Raises BackendUnreachable, BackendError.
+
+        A sandbox that is gone or does not run has nothing left.
+        """
+        ...
+
+
+@runtime_checkable
 class ListsQuickly(Protocol):
     """Needs no capability: a backend with a list that is faster than ``list``, for callers that need only names."""
 

@@ -38,7 +38,8 @@ class _Permitted:
         self.name, self.host = backend.name, backend.host
 
     def __getattr__(self, name: str) -> Any:
-        return partial(_checked(name), self) if name in CHANGING else getattr(self._backend, name)
+        found = getattr(self._backend, name)  # raises where the backend lacks it, which tells its abilities
+        return partial(_checked(name), self) if name in CHANGING else found
 
 
 def permitted(backend: Backend) -> Backend:

@@ -26,6 +26,7 @@ from sandbox_console.backends.docker.gateways import Gateways, Options, token_of
 from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.backends.docker.lifetime_limits import LifetimeLimits
 from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.backends.docker.reaper import Reaper
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.cancellation import run_to_completion
@@ -277,6 +278,11 @@ class DockerBackend(EgressAbilities):
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
         need(permit)
         return await executor.open_shell(await self._engine(), request, secrets)
+
+    async def end_lost_shell(self, permit: Permit, ref: SandboxRef, user: str | None, mark: str) -> None:
+        need(permit)
+        with about(_name(ref)):
+            await Reaper(await self._engine(), ref.id, user or "", mark).kill()
 
     async def _rows(self) -> builtins.list[Sandbox]:
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})

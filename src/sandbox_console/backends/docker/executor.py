@@ -50,7 +50,7 @@ async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[Resol
         "Env": [f"TERM={request.term}"],
         "ConsoleSize": [request.rows, request.cols],  # engines from 23 on begin with it
     }
-    execution = await _execute(engine, request.ref.id, request.user, body, secrets)
+    execution = await _execute(engine, request.ref.id, request.user, body, secrets, request.mark)
     terminal = shell.DockerTerminal(engine, execution)
     try:
         await _first_size(terminal, request)
@@ -69,11 +69,12 @@ async def _first_size(terminal: shell.DockerTerminal, request: OpenShell) -> Non
 
 
 async def _execute(
-    engine: Engine, container: str, user: str | None, body: dict[str, Any], secrets: Sequence[ResolvedSecret]
-) -> Execution:
+    engine: Engine, container: str, user: str | None, body: dict[str, Any], secrets: Sequence[ResolvedSecret],
+    mark: str = "",
+) -> Execution:  # fmt: skip
     secret_handover.check(secrets)
     await _write_files(engine, container, user, [secret for secret in secrets if secret.inject == "file"])
-    mark = new_mark()
+    mark = mark or new_mark()
     # The engine shows an exec's command line, never its environment, and stores neither on disk.
     variables = [f"{secret.name}={secret.value}" for secret in secrets if secret.inject == "env"]
     body = body | {"User": user or "", "Env": [*body["Env"], *variables, f"{VARIABLE}={mark}"]}
