@@ -146,7 +146,9 @@ CANARY = "canary-51aa9e0c77"
 
 async def test_no_secret_is_in_a_draft(run_app, monkeypatch, tmp_path):
     monkeypatch.setenv("DRAFT_CANARY", CANARY)
-    config = Config(backend="fake", tui=TuiOptions(stats_interval_s=3600.0), secrets={"C": SecretSource(source="env:DRAFT_CANARY")})
+    config = Config(
+        backend="fake", tui=TuiOptions(stats_interval_s=3600.0), secrets={"C": SecretSource(source="env:DRAFT_CANARY")}
+    )
     async with run_app(config=config) as (app, pilot):
         await opened(app, pilot)
         await fill(app, pilot, name="web", labels=f"a={CANARY} b=2", command=f"curl -H 'X: {CANARY}' x", workdir=f"/{CANARY}",
@@ -216,7 +218,9 @@ def test_a_killed_console_loses_no_key(cli: Cli, signum: signal.Signals) -> None
         terminal.type(b"web-1\t\thost\tsleep 60")
         folder = cli.home / "state" / "drafts"
         wanted = {"name": "web-1", "image": "host", "command": "sleep 60"}
-        cli.until(lambda: [json.loads(one.read_text())["texts"] for one in folder.glob("*.json")] == [wanted], "no draft")
+        cli.until(
+            lambda: [json.loads(one.read_text())["texts"] for one in folder.glob("*.json")] == [wanted], "no draft"
+        )
         terminal.process.send_signal(signum)
         terminal.read_to_end()
     with Terminal(cli, "--backend", "bubblewrap") as terminal:

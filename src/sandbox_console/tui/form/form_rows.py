@@ -23,9 +23,7 @@ class FormRow(Vertical):
     the reason why it cannot be changed.
     """
 
-    def __init__(
-        self, field: SpecField, value: str, hint: str = "", fixed: str = "", typed: str | None = None
-    ) -> None:
+    def __init__(self, field: SpecField, value: str, hint: str = "", fixed: str = "", typed: str | None = None) -> None:
         super().__init__()
         self.field = field
         self._value = value
