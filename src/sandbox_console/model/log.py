@@ -38,7 +38,7 @@ class LogQuery(Struct, frozen=True):
     """What to read. ``since`` and ``until`` are seconds since the epoch; ``tail`` None reads all.
 
     ``lines`` is False for a reader that only passes bytes on. A record may then hold many lines of one stream, with the
-    time of the first. A backend may still return single lines.
+    time of the first or none (0). A backend may still return single lines.
     """
 
     follow: bool = False

@@ -71,7 +71,7 @@ async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, 
         return
     try:
         async with engine.bulk(container_path(id, "archive"), {"path": place.path}) as archive:
-            async for block in blocks(archive):
+            async for block in blocks(archive):  # over TLS and ssh they come as they are sent
                 yield block
     except Refused as error:
         raise _missing(path) if error.status in (404, 500) else error from error

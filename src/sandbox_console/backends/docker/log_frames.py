@@ -117,6 +117,47 @@ class Demuxer:
         out.append(LogRecord(at_ns, stream, text))
 
 
+class BareDemuxer:
+    """Turns frames without timestamps into as few records as there are changes of the stream; none has a time.
+
+    Only for the `json-file` log driver, which keeps each newline as it was written. What `local` drops cannot
+    be found without the times.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._open: set[Stream] = set()
+
+    def feed(self, chunk: bytes) -> list[LogRecord]:
+        """The records that are complete now."""
+        data = self._rest + chunk if self._rest else chunk
+        at, end = 0, len(data)
+        out, texts, of = list[LogRecord](), list[bytes](), -1
+        while end - at >= _HEAD_SIZE:
+            kind, length = _unpack(data, at)
+            stop = at + _HEAD_SIZE + length
+            if end < stop:
+                break
+            if kind != of:
+                self._add(out, of, texts)
+                of, texts = kind, []
+            texts.append(data[at + _HEAD_SIZE : stop])
+            at = stop
+        self._add(out, of, texts)
+        self._rest = data[at:]
+        return out
+
+    def flush(self) -> list[LogRecord]:
+        """The newlines of lines that ended with a full part, as a demuxer with times gives them."""
+        return [LogRecord(0, stream, b"\n") for stream in self._open]
+
+    def _add(self, out: list[LogRecord], kind: int, texts: list[bytes]) -> None:
+        if texts:
+            record = LogRecord(0, _STREAMS.get(kind, Stream.STDOUT), b"".join(texts))
+            (self._open.discard if record.data.endswith(b"\n") else self._open.add)(record.stream)
+            out.append(record)
+
+
 class TtySplitter:
     """Turns a terminal's log into records: a timestamp begins each line, and each 16 KiB part of a long one."""
 

@@ -16,7 +16,7 @@ from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.bulk_answer import blocks
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.log_frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.log_frames import BareDemuxer, Demuxer, TtySplitter
 from sandbox_console.backends.docker.log_overlap import Seen
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
@@ -72,12 +72,22 @@ class _Reader:
         self._query = query
         self._seen = Seen()
         self._tty = False
+        self._bare = False
         self._gap = ""
         self._again = False
         self._opened = False
 
     async def prepare(self) -> None:
-        self._tty = bool((await self._inspect())["Config"].get("Tty"))
+        found = await self._inspect()
+        self._tty = bool(found["Config"].get("Tty"))
+        driver = found["HostConfig"].get("LogConfig", {}).get("Type")
+        # A timestamp of 31 bytes on each line costs the engine a sixth of its time.
+        self._bare = self._joined and not self._tty and driver == "json-file"
+
+    @property
+    def _joined(self) -> bool:
+        """Whether the bytes are only passed on: nothing is read twice, and lines need not be apart."""
+        return not self._query.follow and not self._query.lines
 
     def past_until(self) -> bool:
         return self._query.until is not None and time.time() >= self._query.until
@@ -111,9 +121,8 @@ class _Reader:
 
     async def once(self, *, follow: bool) -> AsyncGenerator[Sequence[LogItem], None]:
         """The new records of one reading."""
-        splitter = TtySplitter() if self._tty else Demuxer()
-        once = not self._query.follow  # then nothing is read twice
-        joined = once and not self._query.lines
+        splitter = TtySplitter() if self._tty else BareDemuxer() if self._bare else Demuxer()
+        once, joined = not self._query.follow, self._joined
         feed = splitter.feed_joined if joined and isinstance(splitter, Demuxer) else splitter.feed
         told = list if once else self._told
         try:
@@ -146,7 +155,8 @@ class _Reader:
         return [*fresh[:at], LogGap(fresh[at].at_ns, gap), *fresh[at:]]
 
     def _params(self, follow: bool) -> dict[str, str | int]:
-        made: dict[str, str | int] = {"stdout": 1, "stderr": 1, "timestamps": 1, "follow": int(follow)}
+        made: dict[str, str | int] = {"stdout": 1, "stderr": 1, "follow": int(follow)}
+        made["timestamps"] = int(not self._bare)
         query = self._query
         if query.until is not None:
             made["until"] = f"{query.until:.9f}"
