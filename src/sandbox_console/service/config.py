@@ -62,14 +62,14 @@ class TuiOptions(Struct, frozen=True, kw_only=True):
 
 
 class HighlightRule(Struct, frozen=True, kw_only=True):
-    """What to colour in log lines: a regular expression, and how."""
+    """What to colour in log lines: a regular expression, and a style."""
 
     pattern: str
     style: Literal["accent", "ok", "warn", "error", "fatal", "quiet"] = "accent"
 
 
 class LogOptions(Struct, frozen=True, kw_only=True):
-    """The ``[logs]`` table. ``retain`` keeps what was followed of a sandbox's log after the sandbox is removed."""
+    """The ``[logs]`` table. ``retain`` keeps what was followed of a sandbox's log after its removal."""
 
     highlight: dict[str, HighlightRule] = field(default_factory=dict)
     json: bool = True
@@ -102,7 +102,7 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
 
 
 class RecordingOptions(Struct, frozen=True, kw_only=True):
-    """The ``[recording]`` table. Where ``mode`` is ``required`` a shell that cannot be recorded is refused."""
+    """The ``[recording]`` table. If ``mode`` is ``required``, a shell that cannot be recorded is refused."""
 
     mode: Literal["off", "best-effort", "required"] = "off"
     max_mib: AtLeastOne = 64
@@ -133,9 +133,9 @@ class Paths(Struct, frozen=True):
     state: Path
 
     def make_private(self) -> None:
-        """Make the state folder, for its owner only. If that fails, reads still work, and the first write says why."""
+        """Make the state folder, for its owner only. If that fails, reads still work; the first write reports it."""
         with contextlib.suppress(OSError):
-            for folder in (*reversed(self.state.parents), self.state):  # of a mode of ours, whatever the umask
+            for folder in (*reversed(self.state.parents), self.state):  # with a mode of our own, whatever the umask
                 if not folder.exists():
                     folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -167,7 +167,7 @@ def find_paths(config_file: Path | None = None) -> Paths:
     try:
         config = Path(named).expanduser() if named else (base or platformdirs.user_config_path(_APP)) / "config.toml"
         state = base / "state" if base else platformdirs.user_state_path(_APP)
-    except RuntimeError:  # of platformdirs from 4.5 on; before that it gave the path with its ~
+    except RuntimeError:  # raised since platformdirs 4.5; before, the path kept its ~
         state = Path()
     if not state.is_absolute():
         raise ConfigError("this user has no home folder to keep state in", hint="set HOME or SANDBOX_CONSOLE_HOME")
@@ -175,7 +175,7 @@ def find_paths(config_file: Path | None = None) -> Paths:
 
 
 def load(paths: Paths, *, required: bool = False) -> Config:
-    """Read the file and the environment. Raises ConfigError that names the file, the key and the nearest known one."""
+    """Read the file and the environment. Raises ConfigError, with the file, the key and the nearest known key."""
     data = _read(paths.config_file, required=required)
     where = str(paths.config_file)
     for key, value in _environment().items():
@@ -311,7 +311,7 @@ def _check(config: Config, where: str) -> None:
 
 def _check_logs(options: LogOptions, where: str) -> None:
     for name, rule in options.highlight.items():
-        from sandbox_console.logs.pattern import compile_pattern  # 57 ms of CPU, for the expressions' engine
+        from sandbox_console.logs.pattern import compile_pattern  # 57 ms of CPU, for the engine of regular expressions
 
         try:
             compile_pattern(rule.pattern)

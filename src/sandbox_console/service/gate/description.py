@@ -18,7 +18,7 @@ from sandbox_console.version import __version__
 def target_of(action: Action) -> str:
     """The sandbox's ref as text; for a create, which has none yet, backend, host and name."""
     if isinstance(action, Create):
-        name = action.spec.name.encode("utf-8", "backslashreplace").decode()  # SQLite takes no lone surrogate
+        name = action.spec.name.encode("utf-8", "backslashreplace").decode()  # SQLite does not accept lone surrogates
         return f"{action.backend}/{action.host}/name:{name}"
     if isinstance(action, HostAction):
         return f"{action.backend}/{action.host}"
