@@ -51,6 +51,7 @@ class AlertMessage(Struct, frozen=True):
     """What is sent: the alerts of one rule that began, or ended, at the same time.
 
     ``id`` is the same however often the message is sent, so that a receiver can drop what it already has.
+    ``expires_at`` is when alerts that still fire may be taken as over if nothing more is heard of them.
     """
 
     id: str
@@ -60,6 +61,7 @@ class AlertMessage(Struct, frozen=True):
     at: float
     console: str
     alerts: tuple[Alert, ...]
+    expires_at: float = 0.0
 
     @property
     def headline(self) -> str:

@@ -189,7 +189,10 @@ def _words(key: str, words: tuple[str, ...], known: Collection[str], hint: str =
     for word in words:
         if word not in known:
             near = nearest(word, known)
-            yield f"{key}: there is no {word!r}", f"did you mean {near}?" if near else hint or f"known: {', '.join(known)}"
+            yield (
+                f"{key}: there is no {word!r}",
+                f"did you mean {near}?" if near else hint or f"known: {', '.join(known)}",
+            )
 
 
 def _pattern(text: str) -> Iterator[tuple[str, str]]:
@@ -215,7 +218,7 @@ def _above(rule: AlertRule) -> Iterator[tuple[str, str]]:
 
 
 _EXAMPLES = {
-    "cpu": 'above = 90, in percent of one vCPU', "memory": 'above = "90%" of its limit, or above = "512M"',
+    "cpu": "above = 90, in percent of one vCPU", "memory": 'above = "90%" of its limit, or above = "512M"',
     "network": 'above = "10M", in bytes per second', "disk": 'above = "10M", in bytes per second',
     "log": 'above = "1M", in bytes per second', "processes": "above = 100",
 }  # fmt: skip

@@ -295,10 +295,14 @@ def _check(config: Config, where: str) -> None:
         except ValueError as error:
             raise ConfigError(f"{where}: policy.egress: {error}") from None
     _check_logs(config.logs, where)
-    for place, text, hint in alert_options.problems(config.alerts, config.secrets):
-        raise ConfigError(f"{where}: alerts.{place}: {text}", hint=hint)
+    _check_alerts(config, where)
     if config.recording.keep_mib < config.recording.max_mib:
         raise ConfigError(f"{where}: recording.keep_mib is less than recording.max_mib")
+
+
+def _check_alerts(config: Config, where: str) -> None:
+    for place, text, hint in alert_options.problems(config.alerts, config.secrets):
+        raise ConfigError(f"{where}: alerts.{place}: {text}", hint=hint)
 
 
 def _check_logs(options: LogOptions, where: str) -> None:
