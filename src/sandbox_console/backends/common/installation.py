@@ -1,7 +1,7 @@
 """The id of this installation. Each state directory has one, and every sandbox made from it carries it.
 
 Another user's console, or one with another state directory, may use the same engine. Its sandboxes are not ours: what
-they need, such as their egress rules, is in its state directory and not in ours.
+belongs to them, such as their egress rules, is in its state directory and not in ours.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Installation:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             part.write_text(secrets.token_hex(_BYTES))
             try:
-                os.link(part, self._file)  # whole or not at all; of two consoles, the first one's is kept
+                os.link(part, self._file)  # atomic; if two consoles do it, the first one's id is kept
             except FileExistsError:
                 pass
             finally:

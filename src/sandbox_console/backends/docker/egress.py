@@ -56,8 +56,7 @@ class EgressAbilities(Abilities):
         engine = await self._engine()
         if why := await self._gates.state(engine, token):
             raise BackendError(f"{described(ref.id)}: {why}")
-        # The request comes from the gateway's container, at its address for the sandbox: the sandbox's image may lack a
-        # program for it.
+        # It runs in the gateway's container, at its address for the sandbox, as the sandbox's image may lack a program.
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
         process = await executor.start_command(engine, Exec(gateway, argv), ())
@@ -87,7 +86,7 @@ class EgressAbilities(Abilities):
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         pulled = await super().pull_image(permit, name, progress)
-        await self._gates.look()  # it may be the gateway's
+        await self._gates.look()  # the problem may be the gateway's
         return pulled
 
     async def _token(self, ref: SandboxRef) -> str:

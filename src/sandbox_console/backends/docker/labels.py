@@ -9,19 +9,19 @@ MANAGED = "sandbox-console.managed"
 """``1`` on every container that the console made."""
 
 INSTALLATION = "sandbox-console.installation"
-"""Its installation: the id of the state directory that it was made from. Other consoles share the engine."""
+"""The installation that made it, by the id of its state directory, as other consoles may share the engine."""
 
 MADE = "sandbox-console.made"
 """A random word for each container. One whose image has the same word was made by hand, whatever its labels say."""
 
 SPEC = "sandbox-console.spec"
-"""The spec as requested, as JSON; of secrets it has only the names."""
+"""The spec as requested, as JSON. It contains only the names of secrets."""
 
 SECRETS = "sandbox-console.secrets"
 """The secrets that a start must supply: ``env:NAME`` or ``file:NAME``, separated by commas."""
 
 WORKSPACE = "sandbox-console.workspace"
-"""What was found at creation about the user's access to the workspace."""
+"""What was found out at creation about the user's access to the workspace."""
 
 WRAPPER = "sandbox-console-secrets"
 """The name ($0) of the shell that reads secrets before the command; it identifies its containers."""
