@@ -189,6 +189,17 @@ class Console:
         """
         self._stats.show(refs, rest_soon=rest_soon)
 
+    def sample_all(self) -> None:
+        """Publish samples of every running sandbox every few seconds from now on, for rules about them."""
+        self._stats.sample_all()
+
+    async def channel_secret(self, name: str) -> str:
+        """The value of a secret that a channel of ``[alerts]`` names. Raises SecretError, or UsageError for another."""
+        if all(name not in channel.secrets for channel in self.config.alerts.channels.values()):
+            raise UsageError(f"no alert channel uses the secret {name!r}")
+        [found] = await self._vault.resolve([name])
+        return found.value
+
     async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
         """Samples of one sandbox until it stops."""
         backend = await self.fleet.use(ref.backend, ref.host)

@@ -23,7 +23,7 @@ from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.egress import EgressAbilities
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.gateways import Gateways, Options, token_of
-from sandbox_console.backends.docker.labels import is_gateway
+from sandbox_console.backends.docker.labels import claims, image_labels, is_gateway, own_labels
 from sandbox_console.backends.docker.lifetime_limits import LifetimeLimits
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.reaper import Reaper
@@ -287,7 +287,22 @@ class DockerBackend(EgressAbilities):
     async def _rows(self) -> builtins.list[Sandbox]:
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
         ours = self._installation.id
+        await self._without_copied_labels(found)
         return [translate.from_summary(self.host, data, ours=ours) for data in found if not _of_gateway(data)]
+
+    async def _without_copied_labels(self, found: Sequence[builtins.dict[str, Any]]) -> None:
+        """Take the labels off that containers have from their images: each image is asked about once."""
+        claimed = [data for data in found if claims(data.get("Labels") or {})]
+        engine, history, limit = await self._engine(), self._connection.history, asyncio.Semaphore(AT_ONCE)
+
+        async def ask(id: str) -> Mapping[str, str]:
+            async with limit:
+                return image_labels(await history.image(engine, id))
+
+        ids = list({str(data.get("ImageID", "")) for data in claimed})
+        images = dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
+        for data in claimed:
+            data["Labels"] = own_labels(data["Labels"], images[str(data.get("ImageID", ""))])
 
     async def _fresh_rows(self) -> builtins.list[Sandbox]:
         rows = await self._rows()

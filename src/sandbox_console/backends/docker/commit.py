@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.enforcement import command
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.labels import EGRESS, INSTALLATION, MANAGED, SECRETS, SPEC, WORKSPACE, WRAPPER
+from sandbox_console.backends.docker.labels import OF_SANDBOXES, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described, image_path
 from sandbox_console.backends.docker.reference import Reference
 from sandbox_console.errors import Unsupported
@@ -38,8 +38,7 @@ async def commit(engine: Engine, id: str, image: str) -> str:
 
 def _config(config: Mapping[str, Any]) -> dict[str, Any]:
     # Labels are emptied rather than left out, as a missing label is copied from the container.
-    ours = (MANAGED, INSTALLATION, EGRESS, SPEC, SECRETS, WORKSPACE)
-    made: dict[str, Any] = {"Labels": {key: "" for key in ours if key in (config.get("Labels") or {})}}
+    made: dict[str, Any] = {"Labels": {key: "" for key in OF_SANDBOXES if key in (config.get("Labels") or {})}}
     if (config.get("Entrypoint") or [])[3:4] == [WRAPPER]:
         made |= {"Entrypoint": [], "Cmd": command(config)}
     return made

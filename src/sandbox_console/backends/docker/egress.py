@@ -17,7 +17,7 @@ from sandbox_console.backends.docker.abilities import Abilities
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.gateway_config import PORT, RUN
 from sandbox_console.backends.docker.gateways import proxy_of, token_of
-from sandbox_console.backends.docker.labels import gateway_name
+from sandbox_console.backends.docker.labels import claims, gateway_name, image_labels, own_labels
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.egress import ask
 from sandbox_console.egress.tail import follow as following
@@ -99,6 +99,10 @@ class EgressAbilities(Abilities):
         engine = await self._engine()
         with about(described(ref.id)):
             data: dict[str, Any] = await engine.call("GET", container_path(ref.id, "json"))
+        config = data["Config"]
+        if claims(config.get("Labels") or {}):
+            image = await self._connection.history.image(engine, str(data.get("Image", "")))
+            config["Labels"] = own_labels(config["Labels"], image_labels(image))
         return data
 
     async def _needed(self, ref: SandboxRef) -> str:

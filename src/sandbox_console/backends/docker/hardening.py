@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from sandbox_console.backends.docker import secret_handover, syscall_filter
-from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
+from sandbox_console.backends.docker.labels import MADE, MANAGED, SECRETS, SPEC, WORKSPACE
 from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
 from sandbox_console.errors import ConfigError, InvalidSpec
 from sandbox_console.model.secret import ResolvedSecret
@@ -73,7 +74,7 @@ def _command(spec: SandboxSpec, image: Mapping[str, Any], secrets: Sequence[Reso
 
 
 def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
-    labels = {**spec.labels, MANAGED: "1", SPEC: json.dumps(spec.to_dict(), sort_keys=True)}
+    labels = {**spec.labels, MANAGED: "1", MADE: token_hex(8), SPEC: json.dumps(spec.to_dict(), sort_keys=True)}
     if secrets:
         labels[SECRETS] = secret_handover.label(secrets)
     if spec.workspace and (note := workspace_note(spec.workspace, user)):

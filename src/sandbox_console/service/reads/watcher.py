@@ -89,6 +89,13 @@ class StatsPump:
         self._interval_s = interval_s
         self._tasks: dict[SandboxRef, asyncio.Task[None]] = {}
         self._sweep = Sweep(fleet, publish, others, self._tasks.__contains__)
+        self._all_soon = False
+
+    def sample_all(self) -> None:
+        """Sample every running sandbox soon, all the time, whether it is shown or not."""
+        self._all_soon = True
+        self._sweep.start()
+        self._sweep.hurry(True)
 
     def show(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Sample only these from now on; ended streams are started again when shown again.
@@ -96,7 +103,7 @@ class StatsPump:
         With ``rest_soon`` the others are sampled soon, too.
         """
         self._sweep.start()
-        self._sweep.hurry(rest_soon)
+        self._sweep.hurry(rest_soon or self._all_soon)
         wanted = set(refs)
         for ref in self._tasks.keys() - wanted:
             self._tasks.pop(ref).cancel()
