@@ -1,8 +1,8 @@
 """The console for the sandboxes that AI agents and developers run code in.
 
-``open_console`` is where a program begins; ``sandbox_console.sync`` has the same calls without asyncio. The names are
-those of ``sandbox_console.library``, and they are stable: see docs/python.md. The library is imported when one of them
-is first used, so that the start of a command costs nothing more.
+Programs begin with ``open_console``; ``sandbox_console.sync`` has the same calls without asyncio. The names are those
+of ``sandbox_console.library``, and they are stable: see docs/python.md. The library is imported when one of them is
+first used, so that it does not slow down the start of commands.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        # Other names in small letters are modules and what modules have: to ask for one must not import the library.
+        # Other lower-case names are modules and attributes of modules. Looking one up must not import the library.
         if name.islower() and name not in ("__all__", "open_console"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         import sandbox_console.library as library  # noqa: PLR0402 - `from` would ask this function for the name

@@ -1,4 +1,4 @@
-"""The command ``sandbox-console``: parse the words, then import the one face that they ask for."""
+"""The command ``sandbox-console``: parses the arguments, then imports only the face that they need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code; by a server that is ready for it where there is one."""
+    """Run the command and return its exit code. A command server carries it out if one is ready."""
     try:
         return _main(list(argv)) if argv is not None else _of_process(sys.argv[1:])
     except KeyboardInterrupt:
@@ -30,10 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _of_process(words: list[str]) -> int:
-    """What this process was started for. Only its own words go to a server, whose child takes its place."""
+    """Run what this process was started for. Only its own arguments go to a server, whose child takes its place."""
     if words[:1] == ["command-server"]:
         return _command_server(words)
-    if words[:1] == ["keeper"] and len(words) == 6:  # started by a backend that keeps sandboxes to their lifetimes
+    if words[:1] == ["keeper"] and len(words) == 6:  # started by a backend that enforces time limits
         from sandbox_console.service.lifetime_keeper import main as keep
 
         return keep(words[1], words[2], words[3], words[4], int(words[5]))
@@ -41,7 +41,7 @@ def _of_process(words: list[str]) -> int:
         from sandbox_console.cli.shell import end_lost
 
         return end_lost(words[2] if words[1:2] == ["--config"] else None)
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+    if "_ARGCOMPLETE" in os.environ:  # a shell requests completions
         from sandbox_console.cli.completion import complete
 
         complete()
@@ -65,7 +65,7 @@ def _of_process(words: list[str]) -> int:
 
 
 def _command_server(words: list[str]) -> int:
-    """``command-server FOLDER LOCK``: started by a command, for those that follow; it has its imports behind it."""
+    """``command-server FOLDER LOCK``: started by a command for later ones, with all imports done."""
     from sandbox_console.cli import signals
     from sandbox_console.cli.run import import_verbs
     from sandbox_console.command_server import server
@@ -98,7 +98,7 @@ def _main(words: list[str]) -> int:
 
 
 def _printed(words: Sequence[str], text: str, code: int = 0) -> int:
-    """Print and flush, or tell why not: Python's own flush at exit would show a traceback."""
+    """Print and flush, or report the error: Python's own flush at exit would show a traceback."""
     from sandbox_console.errors import ConsoleError
 
     try:
@@ -155,7 +155,7 @@ def _tui(args: argparse.Namespace, opener: Opener | None = None) -> int:
 
     from sandbox_console.errors import UsageError
 
-    in_browser = "TEXTUAL_DRIVER" in os.environ  # `serve` sets it: there the terminal is the browser's
+    in_browser = "TEXTUAL_DRIVER" in os.environ  # set by `serve`, whose terminal is in a browser
     if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the console needs a terminal", hint="sandbox-console ls, or sandbox-console --help")
     if not in_browser and os.environ.get("TERM") == "dumb":
@@ -207,7 +207,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _with_table(options: ServeOptions, args: argparse.Namespace, config: Path | None) -> ServeOptions:
-    """The options that the ``[serve]`` table of the configuration has too; what the command says goes first."""
+    """The options, with defaults from the ``[serve]`` table of the configuration."""
     from pathlib import Path
 
     from msgspec.structs import replace
@@ -266,7 +266,7 @@ def _share(args: argparse.Namespace) -> int:
 
 
 def _tell(words: Sequence[str], error: ConsoleError) -> int:
-    """An error found before a verb ran; for exec and shell it is 125, as every failure of the console's own."""
+    """Report an error found before a verb ran. Its exit code is 125 for exec and shell, like any failure of ours."""
     from sandbox_console.cli.parser import GUEST_CODE_VERBS, split_command, verb_of
 
     own = split_command(words)[0]

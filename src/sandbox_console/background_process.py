@@ -1,8 +1,9 @@
-"""Processes of ours that outlive the command that started them: start one detached, find it again, end it.
+"""Starts processes that outlive the command that started them, finds them again and ends them.
 
 A process has a name in a folder that only its user may enter. ``NAME.lock`` is held (flock) for as long as the process
-lives, so that there is one of a name; ``NAME.sock`` is where it listens. After an upgrade a new name is taken: what
-serves the old one ends by itself when nobody asks it any more. Linux only: peers are identified by ``SO_PEERCRED``.
+lives, so that there is one process for each name; ``NAME.sock`` is where it listens. After an upgrade a new name is
+used, and the process with the old one ends by itself when nobody calls it any more. Linux only: peers are identified by
+``SO_PEERCRED``.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import struct
 from collections.abc import Mapping, Sequence
 
 BACKLOG = 512
-"""How many callers may wait to be accepted: more of them find nobody."""
+"""How many callers may wait to be accepted. Further ones cannot connect."""
 
 _CREDENTIALS = struct.Struct("3i")
 
 
 class ProcessFolder:
-    """The folder of such processes, opened. Nobody else may own it, enter it or be led elsewhere by it."""
+    """The open folder of such processes. Nobody else may own it or enter it, and it must not be a link."""
 
     def __init__(self, path: str, *, make: bool = False) -> None:
-        """Open it, with ``make`` after making it. Raises OSError where it is missing, a link, or another's."""
+        """Open it; with ``make``, create it first. Raises OSError if it is missing, a link, or another user's."""
         if make:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - pathlib costs 10 ms
             with contextlib.suppress(FileExistsError):
@@ -41,7 +42,7 @@ class ProcessFolder:
         os.close(self.fd)
 
     def connect(self, name: str, timeout_s: float) -> socket.socket | None:
-        """A connection to the process of this name and this user; None where there is none."""
+        """A connection to the process of this name and this user; None if there is none."""
         found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         found.settimeout(timeout_s)
         try:
@@ -54,7 +55,7 @@ class ProcessFolder:
         return None
 
     def listen(self, name: str) -> socket.socket:
-        """Listen as the process of this name, in the place of one that died. Only the holder of the lock may."""
+        """Listen as the process of this name, replacing one that died. Only the holder of the lock may do this."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{name}.sock", dir_fd=self.fd)
         found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -63,27 +64,27 @@ class ProcessFolder:
         return found
 
     def leave(self, name: str) -> None:
-        """Take both files away: what comes from now on finds nobody. Only the holder of the lock may."""
+        """Remove both files, so that later callers find nobody. Only the holder of the lock may do this."""
         for file in (f"{name}.sock", f"{name}.lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file, dir_fd=self.fd)
 
     def take(self, name: str) -> int | None:
-        """The lock of a name as an open file; None where a process has it, or is being started."""
+        """The lock of a name as an open file; None if a process has it or is being started."""
         lock = os.open(f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(lock), os.stat(f"{name}.lock", dir_fd=self.fd, follow_symlinks=False)):
                 return lock
-        except OSError:  # held, or taken away by the one that held it
+        except OSError:  # held, or removed by its holder
             pass
         os.close(lock)
         return None
 
     def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> int:
-        """Start a process of this name, detached, unless there is one: its pid, or 0. Raises OSError.
+        """Start a detached process of this name, unless there is one. Returns its pid, or 0. Raises OSError.
 
-        It is given the lock as an open file, whose number is the last word of its command line.
+        It gets the lock as an open file, whose number is the last argument of its command line.
         """
         lock = self.take(name)
         if lock is None:
@@ -94,7 +95,7 @@ class ProcessFolder:
             os.close(lock)
 
     def end(self, name: str, signum: int) -> bool:
-        """Send the process of this name a signal; False where there is none."""
+        """Send a signal to the process of this name; returns False if there is none."""
         found = self.connect(name, 1.0)
         if found is None:
             return False
@@ -109,14 +110,14 @@ class ProcessFolder:
         return True
 
     def _address(self, name: str) -> str:
-        """Through the open folder: no link on the way is followed, and a socket's path has at most 107 bytes."""
+        """The path of a socket through the open folder, which follows no links and fits into 107 bytes."""
         return f"/proc/self/fd/{self.fd}/{name}.sock"
 
 
 def start_detached(command: Sequence[str], env: Mapping[str, str], *, keep: Sequence[int] = (), held: int = -1) -> int:
-    """Start a process with a session of its own, no terminal, no open files but those of ``keep``; gives its pid.
+    """Start a process with its own session, no terminal, and only the open files in ``keep``. Returns its pid.
 
-    ``held`` is an open file that it has in place of standard input.
+    ``held`` is an open file that it gets as standard input.
     """
     import subprocess
 
@@ -124,12 +125,12 @@ def start_detached(command: Sequence[str], env: Mapping[str, str], *, keep: Sequ
         command, env=env, cwd="/", pass_fds=keep, start_new_session=True,
         stdin=held if held >= 0 else subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    process.returncode = 0  # it is nobody's to wait for: without this Python warns that it still runs
+    process.returncode = 0  # nobody waits for it: without this, Python warns that it is still running
     return process.pid
 
 
 def peer(connection: socket.socket) -> tuple[int, int, int]:
-    """The process, user and group that made the other end, as the kernel noted them then."""
+    """The pid, user and group that made the other end, as the kernel recorded them then."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, gid = _CREDENTIALS.unpack(data)
     return pid, uid, gid

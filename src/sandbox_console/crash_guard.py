@@ -1,9 +1,9 @@
-"""Puts right what a console leaves that is killed: the state of its terminal, and shells in sandboxes.
+"""Cleans up after a console that was killed: the state of its terminal, and its shells in sandboxes.
 
-No process can do that for itself after ``kill -9`` or a crash of the interpreter. This module is both ends: the console
-starts the file as a process of its own, with a session of its own, and tells it through a pipe what there is to put
-right. The kernel closes the pipe however the console ends. The guard is an interpreter with nothing imported (8 MB);
-what ends shells is started only when it is needed.
+No process can do that for itself after ``kill -9`` or a crash of the interpreter. This module contains both ends. The
+console starts the file as a separate process, with its own session, and tells it through a pipe what there is to clean
+up. The kernel closes the pipe however the console ends. The guard is an interpreter with nothing imported (8 MB); the
+command that ends shells is started only if it is needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 END_SHELLS = "end-lost-shells"
-"""The word of the command that ends the shells of consoles that are gone."""
+"""The name of the command that ends the shells of killed consoles."""
 
 _MODES_OFF = (9, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026, 2048)
 _RESET = (
@@ -26,11 +26,11 @@ _RESET = (
     + "".join(f"\x1b[?{mode}l" for mode in _MODES_OFF)
     + "\x1b[?1049l\x1b[?7h\x1b[?25h\x1b[0 q\x1b[4l\x1b>\x1b(B\x0f\x1b[0m\r"
 )
-"""Everything that the app or a guest's program may have set, and the normal screen. See xterm's ctlseqs."""
+"""Resets everything that the app or a guest's program may have set, and the screen. See xterm's ctlseqs."""
 
 
 class CrashGuard:
-    """The guard of this process, started when there is first something to put right. It ends with the process."""
+    """The guard of this process. It is started when there is something to clean up, and ends with the process."""
 
     def __init__(self) -> None:
         self._pipe = -1
@@ -47,12 +47,12 @@ class CrashGuard:
         self._tell(f"terminal {json.dumps(found)}")
 
     def terminal_restored(self) -> None:
-        """The terminal is as it was before. Safe to call at any time."""
+        """Note that the terminal is restored. Safe to call at any time."""
         if self._mine:
             self._tell("restored")
 
     def hold_shell(self, options: Sequence[str] = ()) -> None:
-        """End this process's shells if it is killed before as many calls of `shell_ended`.
+        """End this process's shells if it is killed before `shell_ended` is called as often.
 
         ``options`` are those of the command line that find the same configuration.
         """
@@ -61,21 +61,21 @@ class CrashGuard:
             self._tell(f"shells {json.dumps([sys.executable, '-P', '-m', 'sandbox_console', END_SHELLS, *options])}")
 
     def shell_ended(self) -> None:
-        """A shell's end is on record."""
+        """Note that a shell's end is recorded."""
         self._shells -= 1
         if self._shells == 0 and self._mine:
             self._tell("none")
 
     @property
     def _mine(self) -> bool:
-        return self._pipe >= 0 and self._owner == os.getpid()  # a fork's child has the pipe, and no say in it
+        return self._pipe >= 0 and self._owner == os.getpid()  # a forked child has the pipe too, but must not use it
 
     def _tell(self, words: str) -> None:
         try:
             if not self._mine:
                 self._start()
             os.write(self._pipe, words.encode() + b"\n")
-        except OSError:  # without one, as without this module: the next console finds the shells
+        except OSError:  # without a guard, the next console finds the shells
             return
 
     def _start(self) -> None:
@@ -97,7 +97,7 @@ guard = CrashGuard()
 
 
 def watch(pipe: int) -> list[str]:
-    """Be the guard: wait for the end of the console, and restore its terminal. Returns the command to run next."""
+    """Run as the guard: wait for the console's end, and restore its terminal. Returns the command to run next."""
     settings: list[object] | None = None
     command: list[str] = []
     with open(pipe, "rb") as told:
@@ -117,14 +117,14 @@ def watch(pipe: int) -> list[str]:
 
 
 def _restore(settings: list[object]) -> None:
-    """Restore what the console set. Settings that somebody has changed since are not touched: a shell's line editor."""
+    """Restore what the console set. Settings that have changed since, such as by a shell's line editor, are kept."""
     try:
-        if not termios.tcgetattr(0)[3] & termios.ISIG:  # as the console leaves it, and no line editor
+        if not termios.tcgetattr(0)[3] & termios.ISIG:  # as the console, and no line editor, leaves it
             settings[6] = [bytes([one]) if isinstance(one, int) else one for one in settings[6]]  # type: ignore[attr-defined]
             termios.tcsetattr(0, termios.TCSANOW, settings)  # type: ignore[arg-type]
-        os.set_blocking(0, False)  # a terminal that is not read must not hold up what follows
+        os.set_blocking(0, False)  # a terminal that is not read must not block what follows
         os.write(0, _RESET.encode())
-    except (OSError, termios.error):  # the terminal is gone as well
+    except (OSError, termios.error):  # the terminal is gone, too
         return
 
 

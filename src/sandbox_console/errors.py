@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class ConsoleError(Exception):
-    """Something the console could not do, said so that a person can act on it.
+    """An error of the console, worded so that a person can act on it.
 
-    ``message`` names the thing and the cause, ``hint`` the next step. ``audit_id`` is set
-    by the gate when the failure has a row in the audit log.
+    ``message`` names the thing and the cause, ``hint`` the next step. The gate sets ``audit_id`` if the failure has a
+    row in the audit log.
     """
 
     code: ClassVar[str] = "error"
@@ -48,22 +48,22 @@ class ConsoleError(Exception):
         self.audit_id: int | None = None
 
     def __str__(self) -> str:
-        return self.message  # which the gate masks after the error was made
+        return self.message  # the gate masks it after the error was made
 
     def as_dict(self) -> dict[str, Any]:
-        """The error as the command line prints it with ``--json``."""
+        """The error as ``--json`` prints it."""
         return {"code": self.code, "message": self.message, "hint": self.hint, "audit_id": self.audit_id}
 
 
 class UsageError(ConsoleError):
-    """The caller's words are off; nothing was tried."""
+    """The arguments are wrong; nothing was tried."""
 
     code = "usage"
     exit_code = 2
 
 
 class InvalidSpec(UsageError):
-    """A spec's fields do not hold; ``problems`` maps a field's name to what is wrong with it."""
+    """A spec is invalid; ``problems`` maps the name of a field to what is wrong with it."""
 
     code = "invalid_spec"
 
@@ -76,32 +76,32 @@ class InvalidSpec(UsageError):
 
 
 class ConfigError(UsageError):
-    """The configuration file, environment or flags do not hold."""
+    """The configuration file, environment or options are invalid."""
 
     code = "config"
 
 
 class SecretError(ConsoleError):
-    """A secret cannot be resolved. The message never holds a value."""
+    """A secret cannot be resolved. The message never contains a value."""
 
     code = "secret"
 
 
 class InputFailed(UsageError):
-    """The caller's input failed while it was passed on; the command that read it was ended."""
+    """The caller's input could not be read while it was passed on; the command that read it was ended."""
 
     code = "input_failed"
 
 
 class NotFound(ConsoleError):
-    """No such sandbox, image, row or file."""
+    """There is no such sandbox, image, row or file."""
 
     code = "not_found"
     exit_code = 3
 
 
 class Ambiguous(UsageError):
-    """A name fits more than one sandbox; ``candidates`` are names that are unique."""
+    """A name fits more than one sandbox; ``candidates`` are unique names."""
 
     code = "ambiguous"
 
@@ -128,7 +128,7 @@ class Denied(ConsoleError):
 
 
 class NeedsConfirmation(Denied):
-    """The policy asks for a confirmation that was not given; ``token`` is what to confirm."""
+    """The policy requires a confirmation that was not given; ``token`` is what to confirm."""
 
     code = "needs_confirmation"
 
@@ -159,7 +159,7 @@ class Conflict(ConsoleError):
 
 
 class SandboxEnded(Conflict):
-    """The sandbox ended, or was removed, while a command ran in it: how the command would have ended is not known."""
+    """The sandbox ended, or was removed, while a command ran in it, so the command has no result of its own."""
 
     code = "sandbox_ended"
 
@@ -172,7 +172,7 @@ class Unsupported(ConsoleError):
 
 
 class TimedOut(ConsoleError):
-    """The time given ran out."""
+    """The given time ran out."""
 
     code = "timed_out"
     exit_code = 9

@@ -1,3 +1,3 @@
-"""The version of this package, where every part can read it without importing the API."""
+"""The version of this package, which every part can read without importing the API."""
 
 __version__ = "0.1.0"

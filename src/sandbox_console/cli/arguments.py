@@ -33,7 +33,7 @@ def everywhere() -> argparse.ArgumentParser:
 def add_everywhere(parser: argparse.ArgumentParser) -> None:
     """The options that may stand before the verb or after it."""
     group = parser.add_argument_group("everywhere")
-    keep = argparse.SUPPRESS  # so that the verb's own default does not undo an option given before the verb
+    keep = argparse.SUPPRESS  # so that a verb's default does not undo an option before the verb
     group.add_argument("--json", action="store_true", default=keep, help="JSON lines on stdout, errors as JSON")
     group.add_argument("--config", metavar="FILE", default=keep, help="the configuration file")
     group.add_argument("--backend", metavar="B", default=keep, help="only this backend (name or name/host)")

@@ -1,4 +1,4 @@
-"""``audit``: shows and checks what is on record."""
+"""``audit``: shows and verifies the audit log."""
 
 from __future__ import annotations
 

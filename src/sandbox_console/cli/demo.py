@@ -50,7 +50,7 @@ done
 """
 _FAIL = "echo 'loading the job'; sleep 4; echo 'error: no job was found' >&2; exit 3"
 _ROLES = {"failing": _FAIL, "idle": "echo 'waiting for work'; exec sleep 1000000", "chatty": _CHAT}
-"""The newest is first in the list and under the cursor, so it is one whose log goes on."""
+"""The newest is first in the list and under the cursor, so its log goes on."""
 _IMAGES_TRIED = 8
 
 
@@ -166,7 +166,7 @@ def _end(context: Context, run: str, made: list[Made]) -> None:
 
 
 async def _remove(context: Context, run: str, refs: set[SandboxRef]) -> list[ConsoleError | None]:
-    """Remove the sandboxes known to be made, and those of this run that a signal kept us from learning about."""
+    """Remove the sandboxes of this run, including those that a signal kept us from learning about."""
 
     async def one(console: Console, ref: SandboxRef) -> ConsoleError | None:
         try:

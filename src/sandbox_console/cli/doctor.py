@@ -24,10 +24,10 @@ from sandbox_console.version import __version__
 
 _LEAST = (80, 24)
 _LEAST_ROOM = 1 << 20
-"""Bytes: with less, the next actions may be the last, because the database and the log beside it grow."""
+"""Bytes. With less space, the next actions may be the last, as the database and its log grow."""
 
 _NO_ROOM = 1 << 16
-"""Bytes: with less, no action can be recorded; with 508 KiB a few hundred can."""
+"""Bytes. With less space, no action can be recorded. With 508 KiB, a few hundred can."""
 
 
 class Finding(Struct, frozen=True):

@@ -102,7 +102,7 @@ def _tell_silent(context: Context, console: Console) -> Callable[[Sequence[Backe
 
 
 def _tell_unread(context: Context) -> Callable[[Sandbox, ConsoleError | None], None]:
-    """A function that reports each sandbox whose records cannot be read once, because that is not an empty list."""
+    """A function that reports, once each, sandboxes whose records cannot be read, as that is not an empty list."""
     told: set[SandboxRef] = set()
 
     def tell(sandbox: Sandbox, error: ConsoleError | None) -> None:
@@ -203,7 +203,7 @@ async def _change(context: Context, console: Console, found: Sandbox) -> int:
 
 
 def _opened(context: Context, console: Console, result: ActionResult) -> Sequence[str]:
-    """The patterns that were requested to be allowed, or else those that are open because a denial is gone."""
+    """The requested allow patterns, or else those that are open because a deny rule is gone."""
     if context.args.what == "allow":
         return list(context.args.hosts)
     before, after = (

@@ -46,7 +46,7 @@ class Words(Struct, frozen=True):
 
 
 async def cp(context: Context) -> int:
-    """Copy. The guest's links lead only to places in the sandbox; what a sandbox made is unpacked here by strict rules.
+    """Copy. A guest's links lead only to places in the sandbox, and its archives are unpacked by strict rules.
 
     Returns 1 if something was left out, and names it.
     """

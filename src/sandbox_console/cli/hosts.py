@@ -14,7 +14,7 @@ Place = tuple[str, str]
 
 
 async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> list[Place]:
-    """Those of the backends in ``--backend`` that answer and have the capability; ``warn`` names the others.
+    """The backends in ``--backend`` that answer and have the capability; ``warn`` reports the others.
 
     Raises UsageError for an unknown one, BackendUnreachable if all that have it are silent, and Unsupported with each
     one's reason if none has it.

@@ -25,7 +25,7 @@ _Look = Callable[[Context, Console, Sandbox], Awaitable[None]]
 _PORT = "port "
 
 _AFTER_S = 1e-6
-"""How much later than the last shown event the next request begins: times are kept to the microsecond."""
+"""How long after the last shown event the next request begins. Times have microseconds."""
 
 
 async def inside(context: Context) -> int:

@@ -25,7 +25,7 @@ def plain(value: object) -> dict[str, Any]:
 
 def line(value: object) -> str:
     """One object as one line of ASCII: whatever could act on a terminal is escaped."""
-    # json escapes C0 and all that is not ASCII; DEL is the one control it leaves.
+    # json escapes C0 and everything that is not ASCII; DEL is the only control that it leaves.
     return json.dumps(value, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
 
 
@@ -138,6 +138,6 @@ def egress_record(found: EgressRecord) -> dict[str, Any]:
 
 
 def plan(found: Plan) -> dict[str, Any]:
-    """The changes of an update, and the most drastic way that one of them needs."""
+    """The changes of an update, and the most drastic way in which one of them is made."""
     changes = [plain(change) | {"how": str(change.how)} for change in found.changes]
     return {"how": str(found.how) if found.how else "nothing", "changes": changes, "notes": list(found.notes)}

@@ -18,7 +18,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console
 
 AT_ONCE = 32
-"""How many NAMEs are handled at once: an engine that gets more requests answers none of them in time."""
+"""How many NAMEs are handled at once. An engine that gets more requests answers none of them in time."""
 
 _Make = Callable[[SandboxRef, argparse.Namespace], Action]
 

@@ -133,7 +133,7 @@ async def _items(console: Console, sandbox: Sandbox, query: LogQuery) -> AsyncGe
 
 
 async def _as_they_come(context: Context, console: Console, sandboxes: Sequence[Sandbox], query: LogQuery) -> Batches:
-    """Print followed logs as they arrive: they cannot wait for each other, and one that fails does not end the rest."""
+    """Print followed logs as they arrive. They cannot wait for each other, and a failed one does not end the rest."""
     queue: asyncio.Queue[tuple[Sandbox, Sequence[LogItem]] | None] = asyncio.Queue(_QUEUED)
 
     async def pump(sandbox: Sandbox) -> None:
@@ -167,7 +167,7 @@ class _Printer:
         self._pattern = pattern
         self._sandboxes = sandboxes
         self._prefixes = _prefixes(sandboxes) if len(sandboxes) > 1 else {}
-        self._open: tuple[SandboxRef, str] | None = None  # the one whose last line has no end yet
+        self._open: tuple[SandboxRef, str] | None = None  # the stream whose last line has no end yet
         self._pieces: dict[tuple[SandboxRef, str], list[LogRecord]] = {}
         self._show: Callable[[bytes], bytes] = self._cleaned if context.streams.out.tty else bytes
 

@@ -154,7 +154,7 @@ def _changed(context: Context, one: Sandbox, labels: dict[str, str], known: dict
     if known.get(one.ref) == one:
         return
     if not wanted(one, labels, everything=context.args.all):
-        _removed(context, one.ref, known)  # it was shown and no longer matches: a foreign one that stopped
+        _removed(context, one.ref, known)  # it was shown but no longer matches: it is another tool's, and stopped
         return
     known[one.ref] = one
     if context.json:
@@ -199,7 +199,7 @@ def _toml(context: Context, found: Sandbox) -> None:
 
 
 def facts(found: Sandbox) -> list[tuple[str, str]]:
-    """What is shown of one sandbox, one key and value per line."""
+    """The facts shown about a sandbox, one key and value per line."""
     lines = [
         ("name", found.name),
         ("ref", str(found.ref)),

@@ -37,7 +37,7 @@ FIELDS: dict[str, Field] = {
 
 
 def formatter(template: str) -> Field:
-    """What prints a sandbox by a template. Raises UsageError for a field that there is not."""
+    """A function that formats a sandbox by a template. Raises UsageError for an unknown field."""
     for encoded, name, key in _FIELD.findall(template):
         wanted = name or encoded
         if wanted and wanted not in FIELDS and (name != "Label" or not key):
@@ -54,12 +54,12 @@ def _value(found: re.Match[str], one: Sandbox, now: float) -> str:
     encoded, name, key = found.groups()
     if encoded is not None:
         return json_output.line(_encoded(encoded, one, now))
-    # A value is another's and must not draw or begin a line; what the template itself holds is the user's.
+    # Values are untrusted and must not draw or begin a line. The text of the template itself is the user's.
     return clean(one.labels.get(key, "") if name == "Label" else FIELDS[name](one, now))
 
 
 def _encoded(name: str, one: Sandbox, now: float) -> Any:
-    """What ``{{json .NAME}}`` prints: the whole sandbox without a name, labels as an object, all else as a text."""
+    """What ``{{json .NAME}}`` prints: without a name the whole sandbox, labels as an object, the rest as strings."""
     if not name:
         return json_output.sandbox(one)
     return dict(one.labels) if name == "Labels" else FIELDS[name](one, now)

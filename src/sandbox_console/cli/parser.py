@@ -22,7 +22,7 @@ _ELSEWHERE = {
     "delete": "rm", "destroy": "rm", "enter": "shell", "ssh": "shell", "edit": "update", "unpause": "resume",
     "describe": "show",
 }  # fmt: skip
-"""Names of verbs in other tools: by its letters alone, ``remove`` is nearest to ``resume``."""
+"""Names of verbs in other tools. By its letters alone, ``remove`` would be nearest to ``resume``."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -220,10 +220,10 @@ def _soon(loop: asyncio.AbstractEventLoop, task: asyncio.Task[int]) -> None:
 
 
 def _endless(args: argparse.Namespace) -> bool:
-    """Whether it goes on until somebody ends it: without a reader it would do so for nobody."""
+    """Whether a verb goes on until somebody ends it, which is pointless without a reader."""
     return bool(getattr(args, "follow", False) or getattr(args, "watch", False))
 
 
 def leave_stdout() -> None:
-    """Redirect stdout to nothing, so that Python's flush at exit does not fail on a closed pipe or a full disk."""
+    """Redirect stdout to /dev/null, so that Python's flush at exit does not fail on a closed pipe or a full disk."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

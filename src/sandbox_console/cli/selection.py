@@ -1,4 +1,4 @@
-"""Which sandboxes a verb applies to: the NAMEs, or our own with a label, after a confirmation that lists them."""
+"""Chooses the sandboxes that a verb applies to: the NAMEs, or our own with a label, after a confirmation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Handles SIGINT, SIGTERM and SIGHUP from a command's first moment to its last.
 
-The first signal waits until a verb can be cancelled: Python would raise KeyboardInterrupt wherever it happens to be,
+The first signal waits until a verb can be cancelled. Python would raise KeyboardInterrupt wherever it happens to be,
 which in the middle of an import crashed the interpreter or left it waiting for its own import lock for ever. It then
 cancels the verb, which records that. A second signal always ends the process, whatever it hangs on.
 """

@@ -1,4 +1,4 @@
-"""Filters the output of a guest's shell on the operator's real terminal: it may draw, and nothing else.
+"""Filters the output of a guest's shell for the operator's real terminal: it may only draw.
 
 An allow-list over the control sequences of ECMA-48 and xterm (its ctlseqs document): characters, cursor movement,
 erasing, colours, scrolling, character sets and the modes that full-screen programs use. Dropped are OSC (titles,

@@ -31,7 +31,7 @@ async def watch(context: Context) -> int:
 
 
 def terminal(context: Context) -> Write | None:
-    """What writes to the terminal, if this command has one."""
+    """A function that writes to the terminal, if this command has one."""
     err = context.streams.err
     return (lambda text: err.write(text.encode())) if err.tty else None
 

@@ -76,7 +76,7 @@ def _state(file: str) -> tuple[int, int, int]:
 
 
 def _prepared(connection: socket.socket, asked: bytes, hold: Hold) -> tuple[list[str], socket.socket]:
-    """Take over the call, up to its go. Raises OSError, ValueError, Refused."""
+    """Take over the call, up to the caller's go. Raises OSError, ValueError, Refused."""
     connection.settimeout(_CALL_S)
     caller, uid, _ = peer(connection)
     if uid != os.geteuid() or not caller:
@@ -151,7 +151,7 @@ def _text(number: int, wanted: request.Request) -> io.TextIOWrapper | None:
 
 
 def _await_go(connection: socket.socket, caller: int, alive: int) -> None:
-    """Say ready, and wait until the very process that was checked says go. Raises OSError, Refused.
+    """Report ready, and wait until the process that was checked says go. Raises OSError, Refused.
 
     The answer repeats a random value from here, the kernel names its sender, and the sender is still alive, so its
     number did not belong to another process when its namespaces were read.

@@ -101,7 +101,7 @@ def _call(connection: socket.socket, asked: bytes, words: list[str], caught: Cal
             connection.settimeout(None)
             connection.sendall(GO + nonce)
         except OSError:
-            return None  # it is gone before it began
+            return None  # the server ended before it began
         forwarding.begin(caught())
         return _exit_code(connection)
 
@@ -148,9 +148,9 @@ def _exit_code(connection: socket.socket) -> int | None:
 
 
 class _Forwarding:
-    """Forwards the signals of this process to the child, once it has received go; Ctrl+Z stops both.
+    """Forwards the signals of this process to the child once it has received go. Ctrl+Z stops both.
 
-    If it never gets go, signals that came meanwhile are raised again for the previous handlers.
+    If it never receives go, signals that arrived meanwhile are raised again for the previous handlers.
     """
 
     def __init__(self, process: int) -> None:
@@ -166,7 +166,7 @@ class _Forwarding:
         return self
 
     def begin(self, held: int) -> None:
-        """The child has got go: send it ``held`` (0 for none) and the signals that came since."""
+        """Note that the child has received go; send it ``held`` (0 for none) and the signals since."""
         self._began = True
         for each in (*([held] if held else []), *self._came):
             self._send(each)

@@ -1,4 +1,4 @@
-"""Which calls a command server may carry out. This is not in the client, whose import of sockets costs 6 ms."""
+"""Decides which calls a command server may carry out. It is not in the client, whose import of sockets costs 6 ms."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class _Server:
             return
         try:
             pid = os.fork()
-        except OSError:  # no room for another process: the caller runs itself
+        except OSError:  # no room for another process: the caller runs the command itself
             connection.close()
             return
         if pid == 0:

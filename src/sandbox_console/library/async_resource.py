@@ -1,4 +1,4 @@
-"""What is made by ``await``, and made and ended by ``async with``."""
+"""Resources that ``await`` opens, and that ``async with`` opens and closes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Held(Generic[T]):
-    """``await`` gives the thing, which then lives on; ``async with`` gives it and ends it with the block."""
+    """A resource to be opened. ``async with`` closes it at the end of the block; ``await`` leaves it open."""
 
     def __init__(self, make: Callable[[], Awaitable[T]], end: Callable[[T], Awaitable[None]]) -> None:
         self._make, self._end = make, end

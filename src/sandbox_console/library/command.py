@@ -1,4 +1,4 @@
-"""Commands in a sandbox: run to their end, or read while they run."""
+"""Commands in a sandbox, which are run to their end or read while they run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sandbox_console.model.sandbox import Exit
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
 CAPTURE_BYTES = 1024 * 1024
-"""How much of each stream a result keeps; ``stdout=`` to a file or ``stream()`` give all of it."""
+"""How much of each stream a result keeps. With ``stdout=`` to a file or ``stream()`` you get all of it."""
 
 _AHEAD = 16
-"""How many chunks of at most 256 KiB wait for the reader; then the command waits."""
+"""How many chunks of at most 256 KiB may wait for the reader before the command has to wait."""
 
 Perform = Callable[[Exec, ExecIO], Operation]
 
@@ -29,9 +29,9 @@ Perform = Callable[[Exec, ExecIO], Operation]
 class ExecResult(Struct, frozen=True):
     """How a command ended. A failure of the command is a result, never an exception.
 
-    ``exit_code`` is the shell's convention: 126 and 127 for what could not be run, 128 + the number of the signal that
-    killed it, 124 if its time ran out. ``oom`` is None if the backend cannot know. ``pid`` is the process inside
-    the sandbox if that can be known, else on the backend's host. ``audit_id`` is the row of the audit log.
+    ``exit_code`` follows the shell's convention: 126 and 127 if the command could not be run, 128 + the number of the
+    signal that killed it, 124 after a timeout. ``oom`` is None if the backend cannot know. ``pid`` is the process
+    inside the sandbox if that can be known, else on the backend's host. ``audit_id`` is the row of the audit log.
     """
 
     exit_code: int | None
@@ -47,22 +47,22 @@ class ExecResult(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with 0."""
+        """Whether the exit code is 0."""
         return self.exit_code == 0
 
     @property
     def text(self) -> str:
-        """``stdout`` as text; what is no UTF-8 is replaced."""
+        """``stdout`` as text. Invalid UTF-8 is replaced."""
         return self.stdout.decode("utf-8", "replace")
 
     @property
     def error_text(self) -> str:
-        """``stderr`` as text; what is no UTF-8 is replaced."""
+        """``stderr`` as text. Invalid UTF-8 is replaced."""
         return self.stderr.decode("utf-8", "replace")
 
 
 def words(command: str | Sequence[str]) -> tuple[str, ...]:
-    """What to run: a list unchanged, a text as a script of ``/bin/sh``. Raises UsageError if there is nothing."""
+    """The argument list to run: a list unchanged, a text as a script of ``/bin/sh``. Raises UsageError if empty."""
     found = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
     if not found or not found[-1] or not all(isinstance(one, str) for one in found):
         raise UsageError(f"{command!r} is not a command", hint='a list of texts, or one text for /bin/sh: "ls -l /tmp"')
@@ -70,7 +70,7 @@ def words(command: str | Sequence[str]) -> tuple[str, ...]:
 
 
 async def run(perform: Perform, request: Exec, source: Source, files: Files) -> ExecResult:
-    """Run a command to its end, its output into the result and the files. Cancelling it ends the command."""
+    """Run a command to its end, with its output in the result and the files. Cancelling this ends the command."""
     kept = _Kept()
 
     async def take(stream: Stream, data: bytes) -> None:
@@ -83,13 +83,13 @@ async def run(perform: Perform, request: Exec, source: Source, files: Files) -> 
             found = await ended(operation)
         except ConsoleError:
             if problem := source.problem or files.problem:
-                raise problem from None  # the caller's own object failed: so it is the caller's own error
+                raise problem from None  # the caller's own object failed, so raise its error
             raise
     return kept.within(result_of(found))
 
 
 async def ended(operation: Operation) -> ActionResult:
-    """An action's result. A caller that stops waiting for it ends the action, and waits for that end."""
+    """Wait for an action's result. A cancellation ends the action, and waits for its end."""
     waiting = asyncio.ensure_future(operation.result())
     try:
         return await shielded(waiting)
@@ -100,7 +100,7 @@ async def ended(operation: Operation) -> ActionResult:
 
 
 def result_of(found: ActionResult) -> ExecResult:
-    """A command's result out of its action's."""
+    """Make a command's result from that of its action."""
     end = found.exit or Exit(found.exit_code)
     return ExecResult(
         found.exit_code, found.stdout, found.stderr, found.truncated, found.timed_out,
@@ -109,7 +109,7 @@ def result_of(found: ActionResult) -> ExecResult:
 
 
 class _Kept:
-    """The stream that goes to no file, while the other does."""
+    """Keeps the stream that does not go to a file while the other one does."""
 
     def __init__(self) -> None:
         self._data: dict[Stream, bytearray] = {}
@@ -123,7 +123,7 @@ class _Kept:
         self._truncated = self._truncated or len(data) > room
 
     def within(self, result: ExecResult) -> ExecResult:
-        """The result with what was kept."""
+        """The result with the kept output."""
         if not self._data:
             return result
         out, err = (bytes(self._data.get(stream, b"")) for stream in (Stream.STDOUT, Stream.STDERR))
@@ -133,7 +133,7 @@ class _Kept:
 class RunningCommand:
     """A command that is read while it runs: ``async for stream, data in running``, inside ``async with``.
 
-    Not reading holds the command back. Leaving the block ends the command with all that it started.
+    The command waits if its output is not read. Leaving the block ends the command with all that it started.
     """
 
     def __init__(self, perform: Perform, request: Exec, source: Source) -> None:
@@ -159,7 +159,7 @@ class RunningCommand:
         return self._each()
 
     async def _each(self) -> AsyncGenerator[tuple[Stream, bytes], None]:
-        """Yield chunks as they come. Raises what ended the command if it did not end by itself."""
+        """Yield chunks as they arrive. Raises the error that ended the command if it did not end by itself."""
         waiting = self._entered()
         while True:
             if self._chunks.empty() and not waiting.done():
@@ -179,7 +179,7 @@ class RunningCommand:
             yield self._chunks.get_nowait()
 
     async def result(self) -> ExecResult:
-        """How the command ended. Waits for its end; output that nobody has read is dropped, so that it can end."""
+        """Wait for the command's end, and return how it ended. Unread output is dropped, so that it can end."""
         waiting = self._entered()
         while not waiting.done():
             while not self._chunks.empty():

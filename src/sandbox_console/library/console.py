@@ -1,4 +1,4 @@
-"""The console as programs see it: over every backend, through the same door as the command line and the app."""
+"""The console for programs, over every backend. Its actions go the same way as the command line's and the app's."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ async def open_console(
     read_only: bool = False,
     secrets: Mapping[str, Secret] | None = None,
 ) -> AsyncIterator[Console]:
-    """A console for as long as the block lasts; its end cancels what is in flight, and sandboxes live on.
+    """A console for as long as the block lasts. Its end cancels what is in flight; sandboxes keep running.
 
-    ``config_file`` is read in place of the user's own. ``backend`` (``docker``, ``docker/NAME``) leaves the others out;
-    ``backends`` replaces those that are registered, for tests with ``sandbox_console.testing``. ``secrets`` are by
-    value, for this process only. Raises ConfigError, SecretError.
+    ``config_file`` is read instead of the user's own. ``backend`` (``docker``, ``docker/NAME``) leaves the others out;
+    ``backends`` replaces those that are registered, for tests with ``sandbox_console.testing``. ``secrets`` are given
+    by value, for this process only. Raises ConfigError, SecretError.
     """
     async with service.open_console(
         config_file=Path(config_file) if config_file is not None else None,
@@ -46,9 +46,9 @@ async def open_console(
 
 
 class Console:
-    """Every sandbox of every backend. Made by :func:`open_console`.
+    """Every sandbox of every backend. It is made by :func:`open_console`.
 
-    Every change goes through the policy and into the audit log, as it does from the command line.
+    Every change is checked by the policy and recorded in the audit log, as from the command line.
     """
 
     def __init__(self, opened: service.Console) -> None:
@@ -63,11 +63,11 @@ class Console:
         secrets: Mapping[str, Secret] | None = None,
         consent: Consent = Consent(),  # noqa: B008 - frozen
     ) -> Held[SandboxHandle]:
-        """Make a sandbox and start it: ``await`` it, or ``async with`` it, which removes it at the end of the block.
+        """Make a sandbox and start it. ``async with`` removes it at the end of the block; ``await`` leaves it.
 
-        ``backend`` is a name, or name/host; else the default of the configuration, else the first that answers.
-        ``secrets`` are handed over beside those that the spec names, for as long as this console is open. A create that
-        is cancelled leaves nothing. Raises InvalidSpec, Conflict (the name is taken), Denied, Unsupported,
+        ``backend`` is a name, or name/host; by default the configured one, else the first that answers. ``secrets`` are
+        handed over in addition to those that the spec names, for as long as this console is open. A cancelled create
+        leaves nothing behind. Raises InvalidSpec, Conflict (the name is taken), Denied, Unsupported,
         BackendUnreachable, BackendError, AuditUnavailable.
         """
 
@@ -91,17 +91,17 @@ class Console:
         except asyncio.CancelledError:
             operation.cancel()
             error = await wait_until_done(waiting)
-            if error is None and (ref := waiting.result().ref):  # it had ended, and nobody was informed
+            if error is None and (ref := waiting.result().ref):  # it was made, but the caller does not know
                 await run_to_completion(_removed(SandboxHandle(self._console, ref, spec.name, consent)))
             raise
         assert result.ref is not None  # noqa: S101 - a create that ended well has made one
         return SandboxHandle(self._console, result.ref, spec.name, consent)
 
     async def sandbox(self, name: str | SandboxRef, *, consent: Consent = Consent()) -> SandboxHandle:  # noqa: B008 - frozen
-        """A sandbox that is there, by name, ``backend:name``, ``backend/host/id`` or ref.
+        """An existing sandbox, by name, ``backend:name``, ``backend/host/id`` or ref.
 
-        ``consent`` goes with each action: what needs the policy's confirmation, as for what others made, is refused
-        without. Raises NotFound, Ambiguous, BackendUnreachable.
+        ``consent`` is used for each action. Actions that need confirmation by the policy, such as those on other tools'
+        sandboxes, are refused without it. Raises NotFound, Ambiguous, BackendUnreachable.
         """
         if isinstance(name, SandboxRef):
             found = await self._console.inspect(name)
@@ -110,11 +110,11 @@ class Console:
         return SandboxHandle(self._console, found.ref, found.name, consent)
 
     async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """All sandboxes now, and the health of each queried backend: one that does not answer is no empty list."""
+        """All sandboxes, and the health of each queried backend, which tells an empty list from a failed query."""
         return await self._console.list(backend)
 
     async def health(self) -> Sequence[BackendHealth]:
-        """Every backend's health, queried now."""
+        """The health of every backend, queried now."""
         return await self._console.health()
 
     def perform(
@@ -124,29 +124,29 @@ class Console:
         consent: Consent = Consent(),  # noqa: B008 - frozen
         io: ExecIO | None = None,
     ) -> Operation:
-        """Carry out any action: ``result()`` raises what failed, ``events()`` reports progress, ``cancel()`` ends it.
+        """Carry out any action. ``result()`` raises its error, ``events()`` reports progress, ``cancel()`` ends it.
 
-        It is the console's: to stop waiting for it does not end it.
+        It belongs to the console, so it goes on even if the caller stops waiting.
         """
         return self._console.perform(action, consent=consent, io=io)
 
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
-        """Open a shell on a PTY. Raises Conflict if the sandbox does not run."""
+        """Open a shell on a PTY. Raises Conflict if the sandbox is not running."""
         return await self._console.shell(request, consent=consent)
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of a sandbox's output, known secrets masked."""
+        """Batches of a sandbox's output, with known secrets masked."""
         return self._console.logs(ref, query)
 
     def watch(self) -> Subscription:
-        """Everything that changes, from the state as it is. Close it when done."""
+        """Subscribe to everything that changes, beginning with the current state. Close it when done."""
         return self._console.watch()
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
-        """Actions on record, newest first."""
+        """Recorded actions, newest first."""
         return await self._console.history(query)
 
 
 async def _removed(box: SandboxHandle) -> None:
-    with suppress(NotFound):  # somebody was quicker
+    with suppress(NotFound):  # somebody else has removed it
         await box.remove(force=True)

@@ -1,4 +1,4 @@
-"""Single files in and out of a sandbox, as the archives that backends take and give."""
+"""Copies single files into and out of a sandbox, with the archives that backends take and return."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sandbox_console.service import Consent, Console, ExecIO
 MAX_BYTES = 16 * 1024 * 1024
 _LINKS = 16
 _HEADER_BYTES = 64 * 1024
-"""What may stand before a file's first byte in an archive: its header, and PAX records with long names."""
+"""The most bytes before a file's content in an archive: its header, and PAX records with long names."""
 
 
 class GuestFiles:
-    """The files of one sandbox. Paths are absolute; reads and writes of contents are actions on record."""
+    """The files of one sandbox. Paths are absolute. Reading and writing contents are recorded actions."""
 
     def __init__(self, console: Console, ref: SandboxRef, consent: Consent) -> None:
         self._console, self._ref, self._consent = console, ref, consent
 
     async def exists(self, path: str) -> bool:
-        """Whether there is something at a path, links followed."""
+        """Whether there is something at a path, following links."""
         try:
             await self._console.inside.stat(self._ref, absolute(path))
         except NotFound as error:
@@ -46,7 +46,7 @@ class GuestFiles:
         return False
 
     async def read(self, path: str, max_bytes: int) -> bytes:
-        """A file's bytes. Raises NotFound, Conflict for what is no file, UsageError for one over ``max_bytes``."""
+        """The contents of a file. Raises NotFound; Conflict if it is not a file; UsageError if over ``max_bytes``."""
         where = absolute(path)
         found = await self._console.inside.stat(self._ref, where)
         if found.kind is not FileKind.FILE:
@@ -58,20 +58,20 @@ class GuestFiles:
             if member.issym():
                 where = posixpath.normpath(posixpath.join(posixpath.dirname(where), member.linkname))
                 continue
-            if member.size > max_bytes:  # it grew since it was looked at
+            if member.size > max_bytes:  # it has grown since the check
                 raise _too_long(path, member.size, max_bytes)
             return data
         raise Conflict(f"{path} leads through more than {_LINKS} links")
 
     async def _first(self, path: str, max_bytes: int) -> tuple[tarfile.TarInfo, bytes]:
-        """The first member of a path's archive, and its bytes where they are at most ``max_bytes``."""
+        """The first member of a path's archive, and its bytes if there are at most ``max_bytes``."""
         archive = io.BytesIO()
 
         async def take(_: Stream, data: bytes) -> None:
             archive.write(data)
 
         most = max_bytes + _HEADER_BYTES
-        # A secret's value in a file is masked nowhere: what is copied is the file.
+        # Secrets in files are not masked: the file is copied as it is.
         await self._done(Download(self._ref, path), ExecIO(on_output=take, most=most))
         archive.seek(0)
         try:
@@ -85,7 +85,7 @@ class GuestFiles:
             raise BackendError(f"the backend's archive of {path} cannot be read: {error}") from error
 
     async def write(self, path: str, data: bytes, mode: int) -> None:
-        """Write a file whole, its missing folders made. Raises Conflict where something else is in the way."""
+        """Write a whole file, and make missing folders. Raises Conflict if something else is in the way."""
         where = absolute(path)
         if where == "/":
             raise UsageError("/ is not a file")
@@ -101,7 +101,7 @@ class GuestFiles:
             await self._unpack(folder, missing, mode & 0o777, None, b"")
 
     async def _deepest(self, path: str) -> tuple[str, list[str]]:
-        """The deepest folder of a path that is there, and the names below it that are not."""
+        """The deepest existing folder of a path, and the missing names below it."""
         missing: list[str] = []
         while True:
             try:
@@ -141,14 +141,14 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
 
 
 def absolute(path: str) -> str:
-    """A guest's path, normal. Raises UsageError for one that does not begin with ``/``."""
+    """A guest's path, normalised. Raises UsageError if it does not begin with ``/``."""
     if not path.startswith("/") or "\0" in path:
         raise UsageError(f"{path!r} is not an absolute path in the sandbox", hint="/workspace/result.txt, for example")
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def _owner(sandbox: Sandbox) -> tuple[int, int]:
-    """The owner of the files: the sandbox's user if that is a number; bubblewrap's always belong to its user."""
+    """The owner of new files: the sandbox's user if that is a number. With bubblewrap it is always that user."""
     user = next((fact.value for fact in sandbox.effective if fact.field == "user"), "")
     uid, _, gid = user.partition(":")
     if not uid.isdecimal():

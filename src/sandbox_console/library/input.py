@@ -1,4 +1,4 @@
-"""What a caller may give as a command's input, as the chunks that the service takes."""
+"""Turns what a caller gives as a command's input into the chunks that the service takes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Readable(Protocol):
     """An open file, of bytes or text."""
 
     def read(self, size: int, /) -> bytes | str:
-        """At most ``size`` of it; empty at its end."""
+        """Read at most ``size`` bytes or characters; empty at the end."""
         ...
 
 
 Data = bytes | str
-"""What a chunk may be; text goes as UTF-8."""
+"""The type of a chunk. Text is encoded as UTF-8."""
 Input = Data | os.PathLike[str] | Readable | Iterable[Data] | AsyncIterable[Data] | None
 
 
 class Source:
-    """An input on its way to a command; ``problem`` is what the caller's own object raised."""
+    """An input on its way to a command. ``problem`` is what the caller's own object raised."""
 
     def __init__(self, given: Input, ground: AskGround) -> None:
         self._given, self._ground = given, ground
         self.problem: Exception | None = None
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Its bytes, text as UTF-8. What it raises is kept, and raised."""
+        """The chunks as bytes, with text as UTF-8. An error of the input is stored in ``problem`` and raised."""
         try:
             ground = await self._ground() if isinstance(self._given, os.PathLike) else NOBODYS
             async for data in _read(self._given, ground):
@@ -76,7 +76,7 @@ def _bytes(data: object) -> bytes:
 async def _from_thread(
     given: os.PathLike[str] | Readable | Iterable[Data], ground: GuestFolders
 ) -> AsyncGenerator[Data, None]:
-    """Read what may block, a terminal or a slow iterator, in a thread of its own, which holds up nobody's end."""
+    """Read an input that may block, such as a terminal or a slow iterator, in a daemon thread."""
     pump = _Pump(given, ground)
     threading.Thread(target=pump.run, name="sandbox-console stdin", daemon=True).start()
     try:
@@ -91,7 +91,7 @@ async def _from_thread(
 
 
 class _Pump:
-    """The thread's half: no further ahead of the command than ``_AHEAD`` chunks."""
+    """The thread's part, which reads at most ``_AHEAD`` chunks ahead of the command."""
 
     def __init__(self, given: os.PathLike[str] | Readable | Iterable[Data], ground: GuestFolders) -> None:
         self.items: asyncio.Queue[Data | BaseException | None] = asyncio.Queue()
@@ -101,8 +101,8 @@ class _Pump:
         self._loop = asyncio.get_running_loop()
 
     def run(self) -> None:
-        """Read to the end, or until the command has left."""
-        with suppress(RuntimeError):  # the loop is closed: nobody is there any more
+        """Read to the end, or until the command has ended."""
+        with suppress(RuntimeError):  # the loop is closed, so nobody is waiting
             try:
                 self._pass_on()
             except Exception as error:  # noqa: BLE001 - the caller's own, raised where the caller waits

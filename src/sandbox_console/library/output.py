@@ -1,4 +1,4 @@
-"""Where a command's output may go: into the result, into a file, or to an iterating caller."""
+"""Where the output of a command goes: into the result, into a file, or to an iterating caller."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model.log import Stream
 
 AskGround = Callable[[], Awaitable[GuestFolders]]
-"""Reports what guests can change; no link is followed there."""
+"""A function that returns what guests can change. No links are followed there."""
 
 Output = os.PathLike[str] | IO[bytes] | None
 
 
 class Files:
-    """Files that take one or both streams whole; ``problem`` is what writing one raised.
+    """Files that take one or both streams as a whole. ``problem`` is the error of writing one.
 
-    A path is made or emptied, and closed at the end. An open file is written from its position, and stays open.
+    A file at a path is created or emptied, and closed at the end. An open file is written from its position on, and
+    stays open.
     """
 
     def __init__(self, stdout: Output, stderr: Output, ground: AskGround) -> None:

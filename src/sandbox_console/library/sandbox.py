@@ -1,4 +1,4 @@
-"""One sandbox in a program's hands."""
+"""A sandbox as programs use it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PORT = "port "
 
 
 class SandboxHandle:
-    """A sandbox by its ref. ``name`` is what it was called when the handle was made.
+    """A sandbox by its ref. ``name`` is its name when the handle was made.
 
-    The handle holds nothing: dropping it leaves the sandbox as it is. Every method that changes something raises Denied
+    The handle owns nothing: dropping it leaves the sandbox as it is. Every method that changes something raises Denied
     if the policy forbids it, NotFound if the sandbox is gone, BackendUnreachable and AuditUnavailable.
     """
 
@@ -62,11 +62,11 @@ class SandboxHandle:
         """Run a command beside the main process, to its end. A list is run as it is, text by ``/bin/sh -c``.
 
         ``stdin`` is bytes, text, a path, an open file, or an iterator or async iterator of bytes or text. ``stdout``
-        and ``stderr`` are paths or files that take all of it; else the result keeps the first MiB of each. After
-        ``timeout_s`` seconds, and where this is cancelled, the command ends with all that it started.
+        and ``stderr`` are paths or files for all of the output; without them the result keeps the first MiB of each.
+        After ``timeout_s`` seconds, or if this is cancelled, the command is ended with all that it started.
 
-        Raises what ``stdin`` raises, after ending the command; Conflict if the sandbox does not run; SandboxEnded
-        if it ends meanwhile.
+        Raises what ``stdin`` raises, after ending the command; Conflict if the sandbox is not running; SandboxEnded if
+        it ends meanwhile.
         """
         request = self._request(command, env, workdir, user, timeout_s)
         ask = self._console.ground
@@ -82,7 +82,10 @@ class SandboxHandle:
         user: str | None = None,
         timeout_s: float | None = None,
     ) -> RunningCommand:
-        """Run a command and read it as it runs: ``async with box.stream("make") as running``, then ``async for``."""
+        """Run a command and read its output as it runs.
+
+        Use ``async with box.stream("make") as running``, then ``async for``.
+        """
         return RunningCommand(
             self._exec, self._request(command, env, workdir, user, timeout_s), Source(stdin, self._console.ground)
         )
@@ -99,7 +102,7 @@ class SandboxHandle:
     def shell(
         self, *, shell: str | None = None, user: str | None = None, cols: int = 80, rows: int = 24, record: bool = False
     ) -> Held[ShellSession]:
-        """A shell on a PTY: ``await`` it and close it yourself, or ``async with`` it, which closes it."""
+        """Open a shell on a PTY. ``async with`` closes it; after ``await``, close it yourself."""
         request = OpenShell(self.ref, shell, user, cols, rows, record=record)
 
         async def opened() -> ShellSession:
@@ -110,11 +113,11 @@ class SandboxHandle:
     # Files
 
     async def read_file(self, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """A file's bytes, whole. Raises NotFound, Conflict for what is no file, UsageError for a larger one."""
+        """The contents of a file. Raises NotFound; Conflict if it is not a file; UsageError if it is too large."""
         return await self._files.read(path, max_bytes)
 
     async def write_file(self, path: str, data: bytes | str, *, mode: int = 0o644) -> None:
-        """Write a file whole; the folders above it are made, a file that is there is replaced. Raises Conflict."""
+        """Write a whole file, replacing an existing one. Missing parent folders are made. Raises Conflict."""
         await self._files.write(path, data.encode() if isinstance(data, str) else bytes(data), mode)
 
     async def mkdir(self, path: str, *, mode: int = 0o755) -> None:
@@ -125,12 +128,15 @@ class SandboxHandle:
         """Whether there is something at a path. Raises NotFound if the sandbox itself is gone."""
         return await self._files.exists(path)
 
-    # Its output and its ports
+    # Output and ports
 
     async def logs(
         self, *, follow: bool = False, tail: int | None = None, since: float | None = None, until: float | None = None
     ) -> AsyncIterator[LogItem]:
-        """What the main process wrote, known secrets masked; ``since`` and ``until`` are seconds since the epoch."""
+        """The output of the main process, with known secrets masked.
+
+        ``since`` and ``until`` are seconds since the epoch.
+        """
         query = LogQuery(follow, tail, since, until)
         async with aclosing(self._console.logs(self.ref, query)) as batches:  # type: ignore[type-var]
             async for batch in batches:
@@ -138,7 +144,7 @@ class SandboxHandle:
                     yield item
 
     async def ports(self) -> Sequence[PublishedPort]:
-        """Its ports, and the address on this host for each; empty while it does not run."""
+        """The published ports, with the address on this host for each; empty while the sandbox is not running."""
         found: list[PublishedPort] = []
         for fact in (await self.inspect()).effective:
             port, _, protocol = fact.field.removeprefix(_PORT).partition("/")
@@ -148,22 +154,22 @@ class SandboxHandle:
             found += [ports.parse(f"{place}:{port}") for place in places]
         return found
 
-    # Its life
+    # Lifecycle
 
     async def start(self) -> None:
-        """Start it. Does nothing if it runs."""
+        """Start the sandbox. Does nothing if it is running."""
         await self._done(Start(self.ref))
 
     async def stop(self, *, grace_s: float = 10.0) -> None:
-        """SIGTERM to the main process, SIGKILL to all after ``grace_s`` seconds."""
+        """Send SIGTERM to the main process, and SIGKILL to every process after ``grace_s`` seconds."""
         await self._done(Stop(self.ref, grace_s))
 
     async def restart(self, *, grace_s: float = 10.0) -> None:
-        """Stop it, then start it."""
+        """Stop the sandbox, then start it."""
         await self._done(Restart(self.ref, grace_s))
 
     async def kill(self, signal: str = "SIGKILL") -> None:
-        """Send the main process a signal; SIGKILL ends the whole sandbox."""
+        """Send a signal to the main process. SIGKILL ends the whole sandbox."""
         await self._done(Kill(self.ref, signal))
 
     async def pause(self) -> None:
@@ -171,15 +177,21 @@ class SandboxHandle:
         await self._done(Pause(self.ref))
 
     async def resume(self) -> None:
-        """Thaw what ``pause`` froze."""
+        """Thaw the processes that ``pause`` froze."""
         await self._done(Resume(self.ref))
 
     async def remove(self, *, force: bool = False) -> None:
-        """Remove it and what the backend keeps of it; with ``force`` even if it runs. Raises Conflict, NotFound."""
+        """Remove the sandbox and what the backend stores for it.
+
+        With ``force`` it may be running. Raises Conflict, NotFound.
+        """
         await self._done(Remove(self.ref, force))
 
     async def wait(self, *, timeout_s: float | None = None) -> Exit:
-        """Wait until it has ended, and return how. Raises TimedOut after ``timeout_s`` seconds, NotFound when gone."""
+        """Wait until the sandbox has ended, and return how.
+
+        Raises TimedOut after ``timeout_s`` seconds, NotFound if the sandbox is gone.
+        """
         found, pause = await self.inspect(), _FIRST_LOOK_S
         try:
             async with asyncio.timeout(timeout_s):

@@ -1,1 +1,1 @@
-"""The servers for programs: the HTTP API for agents, and MCP, beside the page or without it."""
+"""The servers for programs: the HTTP API for agents, and MCP, with the web page or without it."""

@@ -1,4 +1,4 @@
-"""``serve --api`` and ``serve --mcp``: separate listeners, beside the page or without it, ended by one signal."""
+"""``serve --api`` and ``serve --mcp``: separate listeners, with the page or without it, ended by one signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sandbox_console.web import ServeOptions
 
 
 class Programs(Struct, frozen=True):
-    """What is served beside the page, or without it. Port 0 takes a free port."""
+    """What is served with the page or without it. Port 0 picks a free port."""
 
     api: bool = False
     api_port: int = 0
@@ -63,7 +63,7 @@ async def _programs(
 ) -> None:
     if programs.mcp:
         need_package()
-    options = replace(options, socket=None)  # that is the page's
+    options = replace(options, socket=None)  # the socket is for the page
     paths = find_paths(options.config)
     console = await stack.enter_async_context(
         open_console(config_file=options.config, read_only=options.read_only, only_backend=options.backend or "")

@@ -175,7 +175,7 @@ class FakeBackend(FakeGuest, FakeImages):
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         await self._meet(permit, "update")
-        if self._get(ref).spec is not None:  # of another tool's sandbox, nothing is stored that a list would show
+        if self._get(ref).spec is not None:  # nothing is stored about another tool's sandbox that a list would show
             await self._change(ref, spec=spec, labels=dict(spec.labels))
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> FakeProcess:

@@ -71,7 +71,7 @@ class Tree:
         return found
 
     def info(self, path: str) -> FileInfo:
-        """One path as it is, links not followed."""
+        """The status of a path, without following links."""
         node = self.nodes[path]
         size = len(node.data)
         return FileInfo(

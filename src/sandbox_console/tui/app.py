@@ -78,7 +78,7 @@ class ConsoleApp(PageActions):
         for theme in THEMES:
             self.register_theme(theme)
         self._choose_theme(self.service.config.tui.theme)
-        self.call_next(self._open)  # after the restyling that a theme causes, so that the list is styled only once
+        self.call_next(self._open)  # after the theme has restyled the app, so that the list is styled only once
 
     async def _open(self) -> None:
         self.main.fit(self.size)
@@ -112,7 +112,7 @@ class ConsoleApp(PageActions):
         await self.bulk.close()
         await self.work.close()
 
-    # --- down: news to the state, the state to the screen
+    # --- down: from events to the state, and from the state to the screen
 
     def on_arrived(self, message: Arrived) -> None:
         self.fleet = reduce(self.fleet, message.events)
@@ -120,7 +120,7 @@ class ConsoleApp(PageActions):
     def watch_fleet(self, state: FleetState) -> None:
         self.main.show(state)
 
-    # --- up: requests to the console
+    # --- up: from requests to the console
 
     def on_asked(self, message: Asked) -> None:
         self.run_worker(self.flows.act(message.action, message.sandbox))
@@ -192,7 +192,7 @@ class ConsoleApp(PageActions):
         self.theme = LIGHT.name if self.current_theme.dark else DARK.name
 
     def action_help_quit(self) -> None:
-        """Say how to quit, as Ctrl+C does not. Textual's own message has markup, which is never parsed here."""
+        """Show how to quit, as Ctrl+C does not. Textual's own message has markup, which is never parsed here."""
         if key := key_of(self.screen, "quit"):
             self.notify(f"{key} quits.", title="Ctrl+C does not quit")
 
@@ -211,7 +211,7 @@ class ConsoleApp(PageActions):
         self.push_screen(ConfirmScreen("Quit?", body, "Quit"), leave)
 
     def on_resize(self, event: events.Resize) -> None:
-        if self.main in self.screen_stack:  # otherwise it would appear over this one when the app opens
+        if self.main in self.screen_stack:  # otherwise the question would appear under this one when the app opens
             self._cover(event.size)
 
     @property

@@ -37,7 +37,7 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
         try:
             with ended_by_signals(app):
                 await app.run_async()
-        except OSError:  # what it says at its end cannot be printed
+        except OSError:  # its last message cannot be printed
             if not on_terminal or os.isatty(0):
                 raise
         finally:

@@ -16,8 +16,8 @@ __all__ = ["ServeOptions", "serve", "share"]
 def serve(options: ServeOptions) -> int:
     """Serve the console to browsers until SIGINT or SIGTERM; returns the exit code.
 
-    The address and its login token go to standard error. Raises UsageError for invalid options,
-    ConfigError for a token or a configuration that cannot be used, Conflict where the port is taken.
+    The address and its login token go to standard error. Raises UsageError for invalid options, ConfigError for a token
+    or a configuration that cannot be used, Conflict if the port is taken.
     """
     options.check()
     from sandbox_console.web.run import run, say_on_stderr
@@ -32,8 +32,8 @@ def serve(options: ServeOptions) -> int:
 def share(options: ShareOptions) -> int:
     """Share the console through a public relay until SIGINT or SIGTERM; returns the exit code.
 
-    What textual-web says goes to standard error. Raises Denied without consent, UsageError, Unsupported where no
-    Python here fits textual-web, ConsoleError where it cannot be installed or ends by itself.
+    The output of textual-web goes to standard error. Raises Denied without consent, UsageError, Unsupported if no
+    Python here fits textual-web, ConsoleError if it cannot be installed or ends by itself.
     """
     options.check()
     from sandbox_console.service import check_configuration

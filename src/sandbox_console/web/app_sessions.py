@@ -1,4 +1,4 @@
-"""The apps running for browsers: a few at most, each shown by one socket, ended when nobody returns."""
+"""The apps that run for browsers: a few at most, each shown on one socket, and ended when nobody returns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Full(Exception):
 
 
 class AppSession:
-    """One app process and, while someone looks, the socket that shows it."""
+    """One app process and, while somebody is looking, the socket that shows it."""
 
     def __init__(self, login: Login, options: ServeOptions, downloads: DownloadManager) -> None:
         self.id = secrets.token_urlsafe(16)
@@ -118,11 +118,11 @@ class AppSessions:
         self.downloads = DownloadManager()
 
     def is_full(self, login: Login, order: Order) -> bool:
-        """Whether this order would need a session more than is allowed."""
+        """Whether this order would need one more session than allowed."""
         return self._find(login, order) is None and self._room() <= 0 and self._oldest_unseen(login) is None
 
     def why_gone(self, login: Login, order: Order) -> str:
-        """Why the session of a page has ended; empty if it had none, or if it still runs."""
+        """Why the session of a page has ended; empty if it had none, or if it is still running."""
         if not order.view or self._find(login, order) is not None:
             return ""
         if order.view in self._views:
@@ -148,12 +148,12 @@ class AppSessions:
         return view
 
     async def release(self, view: AppSession, socket: web.WebSocketResponse) -> None:
-        """Let go of a socket; its app ends unless it is shown again in time."""
+        """Detach a socket. Its app ends unless it is shown again in time."""
         if view.detach(socket) and view.ended is not None:
             await self._end(view, view.ended)
 
     async def watch(self) -> None:
-        """End what has been idle too long or whose login has run out, for ever."""
+        """End sessions that were idle for too long or whose login has expired; runs until cancelled."""
         while True:
             await asyncio.sleep(min(5.0, self._options.idle_s / 4, max(self._options.resume_s / 2, 0.05)))
             now = time.monotonic()
@@ -180,7 +180,7 @@ class AppSessions:
         return f"nothing was typed for {self._options.idle_s:.0f} s" if now - view.used > self._options.idle_s else ""
 
     def _oldest_unseen(self, login: Login) -> AppSession | None:
-        """The session of a login that no page has shown for longest."""
+        """The session of a login that has not been shown for longest."""
         unseen = [(view.left_at, view) for view in self._views.values() if view.login is login and view.left_at]
         return min(unseen, key=lambda pair: pair[0], default=(0.0, None))[1]
 

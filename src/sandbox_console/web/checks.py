@@ -22,17 +22,17 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), clipboard-read=()",
     "Server": "sandbox-console",
 }
-"""`style-src` allows inline styles because xterm's renderer writes its colours and cell sizes so; scripts never."""
+"""`style-src` allows inline styles, with which xterm's renderer sets colours and cell sizes, but no inline scripts."""
 
 SCHEME, PEER, FOREIGN = "scheme", "peer", "foreign"
-"""Of a request: how and from where a browser has reached us, and whether another site's link has led here."""
+"""Keys of a request: how and from where a browser has reached us, and whether it came from another site's link."""
 
 OWN_PAGES = frozenset({"same-origin", "none"})
-"""`Sec-Fetch-Site` of our own pages and of an address typed in; another port of this host is `same-site`."""
+"""`Sec-Fetch-Site` of our own pages and of a typed address. Another port of this host is `same-site`."""
 
 
 class Checks:
-    """Exact ``Host`` and ``Origin``, for the addresses that this server answers to."""
+    """Checks that ``Host`` and ``Origin`` are exactly an address that this server answers to."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Checks:
         proxied: Collection[str] = (),
         pages: Collection[str] = (),
     ) -> None:
-        """Answer to ``authorities``, and to ``proxied`` where a request comes through one of ``proxies``.
+        """Answer to ``authorities``, and to ``proxied`` if a request comes through one of ``proxies``.
 
-        ``pages`` are the paths of the login: a link of another site may open them, and shows the login alone.
+        ``pages`` are the paths of the login. A link on another site may open them, and then shows only the login.
         """
         self._scheme = scheme
         self._authorities = frozenset(authorities)
@@ -80,7 +80,7 @@ class Checks:
             raise web.HTTPForbidden(text="Another site's page may not ask this. Type the address in instead.\n")
 
     def _reached_by(self, request: web.Request) -> tuple[str, Collection[str]]:
-        """The scheme and the names by which a browser has reached us, kept with its address for the handlers."""
+        """The scheme and the names by which a browser has reached us, stored with its address for the handlers."""
         request[SCHEME], request[PEER] = self._scheme, request.remote or "socket"
         told = request.headers.getall("X-Forwarded-Proto", [])
         if not told or not self._is_proxy(request):
@@ -102,7 +102,7 @@ class Checks:
 
 
 def _is_ours(target: str, scheme: str, authorities: Collection[str]) -> bool:
-    """Whether the requested target is a path, or a full address of ours, as a proxy's client writes it."""
+    """Whether the requested target is a path, or a full address of ours as a client of a proxy writes it."""
     if target.startswith("/"):
         return True
     own, _, rest = target.partition("://")

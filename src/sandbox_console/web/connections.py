@@ -1,4 +1,4 @@
-"""Limits the connections of each client, so that nobody's idle connections keep others out."""
+"""Limits the connections of each client, so that one client's idle connections do not keep others out."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiohttp import web
 from sandbox_console.web.http_handler import Handler
 
 HEADER_S = 5.0
-"""A connection must have sent a whole request header within this, and the next one after an answer."""
+"""Seconds within which a connection must send a whole request header, at first and after each response."""
 MOST_OF_A_LOGIN = 16
-"""Connections of one login beyond those of strangers; a browser opens six, and one for each websocket."""
+"""The most connections of one login, besides those of strangers. A browser opens six, and one for each websocket."""
 _PAUSE_S = 0.1
 
 
 class Seat:
-    """One connection: whose it is, and the login that it has shown."""
+    """One connection: its owner, and the login that it has shown."""
 
     def __init__(self, owner: str, hang_up: Callable[[], None]) -> None:
         self.owner = owner
@@ -45,7 +45,7 @@ class Seats:
         self._known: list[Seat] = []
 
     def take(self, owner: str, hang_up: Callable[[], None]) -> Seat | None:
-        """A place for a new connection; None if it has to be closed."""
+        """Take a place for a new connection; None if the connection has to be closed."""
         if len(self._strangers) >= self._most:
             crowd, _ = Counter(seat.owner for seat in self._strangers).most_common(1)[0]
             if crowd == owner and self._keeps_own:
@@ -56,7 +56,7 @@ class Seats:
         return seat
 
     def prove(self, seat: Seat, login: str) -> None:
-        """Keep a connection that has shown a login out of the strangers' number; a login's oldest make room."""
+        """Stop counting a connection as a stranger's, as it has shown a login. A login's oldest ones make room."""
         if seat not in self._strangers:
             return
         self._strangers.remove(seat)
@@ -102,7 +102,7 @@ class Acceptor:
         while True:
             try:
                 link, _ = await loop.sock_accept(self._listening)
-            except OSError:  # out of descriptors: those that are open end by themselves
+            except OSError:  # out of descriptors: open connections end by themselves
                 await asyncio.sleep(_PAUSE_S)
                 continue
             self._begin(link)
@@ -132,7 +132,7 @@ class Acceptor:
         await loop.connect_accepted_socket(lambda: handler, link, ssl=self._tls, ssl_handshake_timeout=limit)
 
     def _opened(self, task: asyncio.Task[None], link: socket.socket, seat: Seat) -> None:
-        """Let go of a connection that came to nothing; a task that was cancelled before it began has closed nothing."""
+        """Close a failed connection, as a task that was cancelled before it began has not closed it."""
         self._opening.discard(task)
         if task.cancelled() or task.exception() is not None:
             link.close()
@@ -146,7 +146,7 @@ def owner_of(link: socket.socket) -> str:
         return f"uid {uid}"
     try:
         peer, own = link.getpeername(), link.getsockname()
-    except OSError:  # it is gone again
+    except OSError:  # the connection is gone
         return ""
     address = ipaddress.ip_address(peer[0].partition("%")[0])
     if address.is_loopback or peer[0] == own[0]:

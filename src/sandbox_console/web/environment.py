@@ -1,4 +1,4 @@
-"""The environment of the app behind a browser session: what it needs, without the login token."""
+"""The environment of the app behind a browser session: what the app needs, without the login token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DRIVER = "sandbox_console.web.textual_driver:BrowserDriver"
 
 
 def check_pass_env(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
-    """Raise UsageError for a variable that cannot be passed on: not set, or the login token's."""
+    """Raise UsageError for a variable that cannot be passed on: it is not set, or it is the login token."""
     for name in names:
         if name == TOKEN_VARIABLE:
             raise UsageError(f"--pass-env: {name} is the login token, which the app never gets")
@@ -40,7 +40,7 @@ def app_environment(
     more: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """The variables of one app process; ``more`` names those that the operator passes on."""
+    """The variables of one app process. ``more`` names those that the operator passes on."""
     kept = {name: value for name, value in environment.items() if is_needed(name) or name in more}
     kept.pop(TOKEN_VARIABLE, None)
     return kept | {
@@ -57,5 +57,5 @@ def app_environment(
 
 
 def is_needed(name: str) -> bool:
-    """Whether the app gets a variable without a request for it."""
+    """Whether the app gets a variable that was not requested."""
     return name in _NAMES or is_setting(name)

@@ -1,4 +1,4 @@
-"""aiohttp's handler of one connection, with errors that say nothing of the server and websockets that need a mask."""
+"""aiohttp's handler of one connection, but its errors reveal nothing about the server, and websockets need masks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class MaskedFrames:
         self._left = 0
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Pass data on while its frames are masked; the begin of a frame's head waits for the rest."""
+        """Pass data on while its frames are masked. An incomplete frame header waits for the rest."""
         data, self._head = self._head + data, b""
         at = 0
         while at < len(data):
@@ -98,7 +98,7 @@ class MaskedFrames:
 
 
 def _frame_size(head: bytes) -> int:
-    """The bytes of a masked frame from its head on; 0 while the head is not whole."""
+    """The size of a masked frame with its header, in bytes; 0 while the header is incomplete."""
     length = head[1] & ~_MASK if len(head) > 1 else 0
     wide = _LENGTH_BYTES.get(length, 0)
     if len(head) < 2 + wide:

@@ -1,4 +1,4 @@
-"""The sockets that a server listens on, and the names that lead to no other."""
+"""The sockets that a server listens on, and the host names that lead to no other server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HINTS = {errno.EADDRNOTAVAIL: "name an address of this machine: ip addr", errno
 
 
 class Listening(Struct, frozen=True):
-    """The sockets held until the server ends. ``lacks`` is the loopback address that another program holds."""
+    """The sockets, which are held until the server ends. ``lacks`` is the loopback address that another program has."""
 
     sockets: list[socket.socket]
     authorities: tuple[str, ...]
@@ -28,17 +28,17 @@ class Listening(Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The port, the same on each address; 0 of a socket file."""
+        """The port, which is the same on each address; 0 for a socket file."""
         first = self.sockets[0]
         return 0 if first.family == socket.AF_UNIX else int(first.getsockname()[1])
 
 
 @contextmanager
 def listening(options: ServeOptions, port: int) -> Iterator[Listening]:
-    """Hold the address of the options at a port, of loopback both families. Raises UsageError, Conflict.
+    """Listen at the address of the options, for loopback in both families. Raises UsageError, Conflict.
 
-    Browsers go to either family for ``localhost``, so a program at the other one would be handed the login. These names
-    are answered only if both are held.
+    Browsers use either family for ``localhost``, so a program at the other address would get the login. Such names are
+    answered only if both addresses are held.
     """
     with ExitStack() as stack:
         if options.socket:
@@ -55,7 +55,7 @@ def listening(options: ServeOptions, port: int) -> Iterator[Listening]:
 
 
 def _held(options: ServeOptions, port: int) -> tuple[list[socket.socket], str]:
-    """The listening sockets, and the address that could not be had because another program has it."""
+    """The listening sockets, and the address that another program has, if any."""
     for _ in range(_TRIES):
         first = _listening_at(options.bind, port, options.host)
         other = LOOPBACKS.get(options.bind)
@@ -75,7 +75,7 @@ def _held(options: ServeOptions, port: int) -> tuple[list[socket.socket], str]:
 
 @contextmanager
 def _file(path: Path) -> Iterator[socket.socket]:
-    """A socket file for our user and group, as which a proxy connects. Raises Conflict, UsageError."""
+    """A socket file for our user and group, for a proxy. Raises Conflict, UsageError."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with made:
         try:
@@ -121,7 +121,7 @@ def _listening_at(address: str, port: int, shown: str) -> socket.socket:
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(end)
-        made.listen(_BACKLOG)  # at once: another program could share an address that is only bound
+        made.listen(_BACKLOG)  # at once, as another program could share an address that is only bound
     except OSError as error:
         made.close()
         message = f"cannot listen on {shown} port {port}: {error.strerror}"

@@ -35,7 +35,7 @@ class TooManyFailures(WrongToken):
 
 @dataclass(frozen=True)
 class Login:
-    """One browser that has shown the token.
+    """A browser that has shown the token.
 
     ``cookie`` goes into an HttpOnly cookie. Cookies ignore ports, so any server on this host name sees it;
     ``key`` is kept by the page's own origin, port included, and both are needed for a websocket.
@@ -60,14 +60,14 @@ class Login:
 
 
 class Logins:
-    """The sessions of one server. Times are of ``clock``, in seconds."""
+    """The logins of one server. Times are in seconds of ``clock``."""
 
     def __init__(
         self, token: str | None = None, *, clock: Callable[[], float] = time.monotonic, tokens: Tokens | None = None
     ) -> None:
-        """Take the operator's token, which may be used often, or make one for a single login.
+        """Use the operator's token, which may be used repeatedly, or make one for a single login.
 
-        ``tokens`` are further ones: those with the scope ``page`` open logins, which end when theirs is taken away.
+        ``tokens`` are additional ones. Those with the scope ``page`` open logins, which end when the token is removed.
         """
         self._tokens = tokens
         self.reusable = token is not None
@@ -78,10 +78,10 @@ class Logins:
         self._failures: deque[float] = deque(maxlen=FAILURES_A_MINUTE)
 
     def exchange(self, token: str, peer: str) -> Login:
-        """A new login for the token. Raises WrongToken, or TooManyFailures past the limit of wrong ones a minute.
+        """A new login for the token. Raises WrongToken, or TooManyFailures beyond the limit of wrong ones a minute.
 
-        The limit counts guesses, wherever they come from. The right token is never refused for others' wrong ones: it
-        is too long to be guessed, so a limit that locked its owner out would protect nothing.
+        The limit counts all guesses, wherever they come from. The right token is never refused because of others' wrong
+        ones: it is too long to be guessed, so locking its owner out would protect nothing.
         """
         if hmac.compare_digest(_digest(token), _digest(self.token)):
             if not self.reusable:
@@ -96,7 +96,7 @@ class Logins:
         raise WrongToken
 
     def find(self, cookie: str) -> Login | None:
-        """The living login of a cookie's value."""
+        """The valid login of a cookie's value."""
         login = self._logins.get(_digest(cookie))
         if login and (login.expires <= self._clock() or self._taken_away(login)):
             del self._logins[_digest(cookie)]
@@ -104,7 +104,7 @@ class Logins:
         return login
 
     def _taken_away(self, login: Login) -> bool:
-        """Whether the token that opened it is gone or over."""
+        """Whether the token that opened a login was removed or has expired."""
         if login.token is None or self._tokens is None:
             return False
         try:

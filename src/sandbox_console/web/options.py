@@ -17,11 +17,11 @@ HOUR_S = 3600.0
 MEBIBYTE = 1024 * 1024
 
 LOOPBACKS = {"127.0.0.1": "::1", "::1": "127.0.0.1"}
-"""Each family's address of this machine, and the other's: a name such as ``localhost`` is both."""
+"""The loopback address of each family, with that of the other one. A name such as ``localhost`` means both."""
 
 
 class ServeOptions(Struct, frozen=True):
-    """One browser server: where it listens, what it runs, and its limits (times in seconds)."""
+    """The options of a browser server: where it listens, what it runs, and its limits (times in seconds)."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -37,18 +37,18 @@ class ServeOptions(Struct, frozen=True):
     key: Path | None = None
     """PEM files for TLS; `key` may be left out if `cert` contains both."""
     insecure_no_tls: bool = False
-    """Listen beyond this machine without TLS all the same."""
+    """Listen beyond this machine even without TLS."""
     names: tuple[str, ...] = ()
     """Further host names that browsers may use, as behind a proxy or on a wildcard address."""
     pass_env: tuple[str, ...] = ()
-    """Further environment variables that the app is given."""
+    """Further environment variables that the app gets."""
     max_sessions: int = 8
     idle_s: float = HOUR_S
-    """A session that is shown ends without a key, click or resize for this long."""
+    """A visible session ends after this long without a key, click or resize."""
     resume_s: float = 8 * HOUR_S
-    """An app that no page shows lives this long, so that a reload or another network finds it again."""
+    """An app that no page shows goes on for this long, so that a reload or another network finds it again."""
     prefix: str = ""
-    """The path under which a proxy has it, as ``/console``."""
+    """The path under which a proxy serves it, such as ``/console``."""
     trust_proxy: tuple[str, ...] = ()
     """Addresses of proxies whose ``X-Forwarded-Proto`` and ``X-Forwarded-For`` are believed."""
     socket: Path | None = None
@@ -88,7 +88,7 @@ class ServeOptions(Struct, frozen=True):
             raise UsageError(f"--prefix: {self.prefix!r} is not a path", hint="as in /console")
 
     def _check_names(self) -> None:
-        """Raise UsageError for a name that is no host, and for a proxy without one."""
+        """Raise UsageError for an invalid host name, and for a proxy without a name."""
         for name in self.names:
             if not _is_host(name):
                 raise UsageError(f"--hostname: {name!r} is no host name", hint="as in console.example or host:8443")
@@ -108,7 +108,7 @@ class ServeOptions(Struct, frozen=True):
 
     @property
     def public_url(self) -> str:
-        """Where browsers find it behind a proxy; empty without one."""
+        """The URL for browsers behind a proxy; empty without a proxy."""
         return f"https://{self.names[0].lower()}{self.prefix}" if self.trust_proxy or self.socket else ""
 
     @property
@@ -118,11 +118,11 @@ class ServeOptions(Struct, frozen=True):
 
     @property
     def bind(self) -> str:
-        """The address to listen on: names of this machine are taken as 127.0.0.1."""
+        """The address to listen on. Names of this machine mean 127.0.0.1."""
         return "127.0.0.1" if _is_local_name(self.host) else self.host
 
     def app_command(self) -> list[str]:
-        """The argument list of the app; nothing of it passes through a shell."""
+        """The argument list of the app, which does not pass through a shell."""
         if self.command is not None:
             return list(self.command)
         return console_command(config=self.config, backend=self.backend, read_only=self.read_only)
@@ -133,9 +133,9 @@ class ServeOptions(Struct, frozen=True):
         return _is_local_name(self.host)
 
     def authorities(self, port: int, *, both: bool = True) -> tuple[str, ...]:
-        """The exact values of ``Host`` that are answered; the first is the one to print.
+        """The exact values of ``Host`` that are answered. The first one is printed.
 
-        ``both`` says that no other program can be at the other family's address of this machine.
+        ``both`` says that no other program can have the loopback address of the other family.
         """
         names = [] if is_wildcard(self.host) else [self.host]
         names += [name for name in self.names if not _NAMED_PORT.search(name)]
@@ -158,7 +158,7 @@ _NAMED_PORT = re.compile(r"(?:\]|^[^:]*):(\d{1,5})$")
 
 
 def _is_host(name: str) -> bool:
-    """Whether a name, with a port or without, can stand in a browser's address."""
+    """Whether a name, with or without a port, can be used in a browser's address."""
     port = _NAMED_PORT.search(name)
     if port and not 0 < int(port[1]) < 65536:
         return False

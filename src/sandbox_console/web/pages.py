@@ -1,4 +1,4 @@
-"""The pages and files served: a fixed table, read once, without listings or templates."""
+"""The pages and files that are served: a fixed table, read once, without listings or templates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Page(Struct, frozen=True):
     content_type: str
 
     def response(self) -> web.Response:
-        """The file as an answer."""
+        """The file as a response."""
         charset = "utf-8" if self.content_type.startswith("text/") else None
         return web.Response(body=self.body, content_type=self.content_type, charset=charset)
 

@@ -1,4 +1,4 @@
-"""The app process of a browser session: started without a shell, never left behind."""
+"""The app process of a browser session, which is started without a shell and never left behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.web.environment import app_environment
 
 START_S = 30.0
-"""An app that has not announced itself by then is given up."""
+"""Seconds after which an app that has not announced itself is given up."""
 GRACE_S = 3.0
 """The times between the request to quit, SIGTERM and SIGKILL."""
 _STDERR_KEPT = 8192
@@ -77,7 +77,7 @@ class AppProcess(AppService):
         return self._process is None
 
     async def repaint(self) -> None:
-        """Request that the app draws its whole screen again, for another terminal."""
+        """Request that the app redraws its whole screen, for another terminal."""
         await self.send_meta({"type": "repaint"})
 
     async def run(self) -> None:
@@ -90,7 +90,7 @@ class AppProcess(AppService):
         finally:
             await self._end_processes()
             await _cancelled(reading, stderr)
-            # A stray descendant may hold the pipes open; asyncio has no public way to let go of them.
+            # A stray descendant may hold the pipes open, and asyncio has no public way to close them.
             process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         late = reading.done() and not reading.cancelled() and reading.result()
         await self._ended(late or self._exit_reason())
@@ -105,7 +105,7 @@ class AppProcess(AppService):
         await task
 
     async def on_meta(self, data: bytes) -> None:
-        """Pass a copy of the app's own to the page; the rest is textual-serve's."""
+        """Pass a copy made by the app to the page. Other messages are handled by textual-serve."""
         try:
             meta: dict[str, Any] = json.loads(data)
         except ValueError:
@@ -120,7 +120,7 @@ class AppProcess(AppService):
         return [clean(line) for line in self._stderr.decode("utf-8", "replace").splitlines()[-20:]]
 
     async def _asked_to_close(self) -> None:
-        """The app says that it is leaving: it has the usual grace for that."""
+        """Handle the app's announcement that it is ending, for which it has the usual grace."""
         self._begin_ending()
 
     async def _read(self, process: Process) -> str:
@@ -190,7 +190,7 @@ async def _gone(process: Process) -> None:
 
 
 async def _either(reading: asyncio.Task[str], process: Process) -> None:
-    """Wait for the end of the app's output, or of the app: then half a second for what is still in the pipe."""
+    """Wait for the end of the app's output or, half a second longer for what is in the pipe, of the app itself."""
     gone = asyncio.create_task(_gone(process))
     try:
         await asyncio.wait({reading, gone}, return_when=asyncio.FIRST_COMPLETED)

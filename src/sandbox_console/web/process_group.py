@@ -31,7 +31,7 @@ async def process_group(
 ) -> AsyncIterator[Process]:
     """Run a program without a shell and without standard input while inside; end its whole group on the way out.
 
-    It gets SIGTERM when this process is killed (Linux). Raises OSError if it cannot be started.
+    The program gets SIGTERM when this process is killed (Linux). Raises OSError if it cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
         *argv,
@@ -41,7 +41,7 @@ async def process_group(
         env=env,
         cwd=cwd,
         start_new_session=True,
-        preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # takes no lock of another thread
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # needs no lock of another thread
     )
     try:
         yield process

@@ -42,7 +42,7 @@ async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
 
 
 def stop_signal() -> asyncio.Event:
-    """Set by SIGINT or SIGTERM from now on."""
+    """An event that SIGINT and SIGTERM set from now on."""
     stopped = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stopped.set)
@@ -73,9 +73,9 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
 async def accepting(
     app: web.Application, held: Listening, tls: ssl.SSLContext | None, seats: Seats, *, cancels: bool = False
 ) -> AsyncIterator[None]:
-    """Answer requests while inside; on the way out no new connection, then no session is left.
+    """Answer requests while inside. On the way out, connections are refused first, and then sessions are ended.
 
-    ``seats`` limits connections; with ``cancels`` a client that goes away cancels what is done for it.
+    ``seats`` limits connections. With ``cancels``, a client that goes away cancels what is done for it.
     """
     runner = web.AppRunner(
         app, access_log=None, keepalive_timeout=HEADER_S, shutdown_timeout=2.0, handler_cancellation=cancels
@@ -105,7 +105,7 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
 
 
 def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:
-    """Open the browser of this machine on a file that leads to the page: a token must not be in an argument list."""
+    """Open this machine's browser on a file that leads to the page, as a token must not be in an argument list."""
     link = html.escape(url if logins.reusable else f"{url}#token={logins.token}")
     page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={link}">\n'
     folder = find_paths().state
@@ -128,7 +128,7 @@ def server_tls(options: ServeOptions, ground: GuestFolders) -> ssl.SSLContext | 
             pair = [files.enter_context(opened(one, ground)) if one else None for one in (options.cert, options.key)]
             cert, key = (f"/proc/self/fd/{one.fileno()}" if one else None for one in pair)
             assert cert is not None  # noqa: S101 - it is given
-            context.load_cert_chain(cert, key)  # OpenSSL opens by name, so the very files that were opened are named
+            context.load_cert_chain(cert, key)  # OpenSSL opens by name, so name the files that were opened
     except (OSError, ssl.SSLError) as error:
         message = f"the certificate {options.cert} cannot be used: {error}"
         raise ConsoleError(message, hint="both files must be PEM, and belong together") from error

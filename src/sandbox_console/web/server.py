@@ -22,7 +22,7 @@ from sandbox_console.web.pages import read_pages
 from sandbox_console.web.tickets import Order, Tickets
 
 HEADER = "X-Sandbox-Console"
-"""A page of another origin cannot send it without a preflight request, which is never allowed."""
+"""Pages of other origins cannot send this header without a preflight request, which is never allowed."""
 
 _BODY_S = 5.0
 _BODY_BYTES = 4096
@@ -32,7 +32,7 @@ _MESSAGES = frozenset({WSMsgType.TEXT, WSMsgType.PING, WSMsgType.PONG})
 
 
 class BrowserServer(Server):
-    """Serve one Textual app to browsers that have logged in."""
+    """Serves one Textual app to browsers that have logged in."""
 
     def __init__(
         self, options: ServeOptions, logins: Logins, authorities: tuple[str, ...], say: Callable[[str], None]
@@ -93,7 +93,7 @@ class BrowserServer(Server):
         return self._pages[page].response()
 
     async def handle_bare_prefix(self, _request: web.Request) -> web.Response:
-        """Lead to the page, whose addresses are relative to its own."""
+        """Redirect to the page, whose addresses are relative to its own."""
         raise web.HTTPPermanentRedirect(f"{self._options.prefix}/")
 
     async def handle_login_page(self, _request: web.Request) -> web.Response:
@@ -101,7 +101,7 @@ class BrowserServer(Server):
         return self._pages["login.html"].response()
 
     async def handle_icon(self, _request: web.Request) -> web.Response:
-        """The logo, for the tab."""
+        """The logo for the browser's tab."""
         return self._pages["logo.svg"].response()
 
     async def handle_static(self, request: web.Request) -> web.Response:
@@ -145,7 +145,7 @@ class BrowserServer(Server):
         return web.json_response({"ticket": self._tickets.issue(login, order)})
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """Show one app on a websocket whose ticket is good."""
+        """Show one app on a websocket with a valid ticket."""
         need_origin(request)
         login = self._need_login(request)
         order = self._tickets.redeem(_ticket(request), login)
@@ -176,7 +176,7 @@ class BrowserServer(Server):
         return socket
 
     async def handle_download(self, request: web.Request) -> web.StreamResponse:
-        """A file that the app hands out, always as an attachment: it may hold a guest's bytes."""
+        """A file that the app offers, always as an attachment, as it may contain a guest's bytes."""
         self._need_login(request)
         key = request.match_info["key"]
         try:

@@ -1,4 +1,4 @@
-"""``sandbox-console share``: the console through textual-web, a client of a public relay."""
+"""``sandbox-console share``: shows the console through textual-web, a client of a public relay."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from sandbox_console.web.options import console_command
 from sandbox_console.web.process_group import process_group
 
 ENVIRONMENTS = ("prod", "local", "dev")
-"""The relays that textual-web knows: its makers' public one, 127.0.0.1 port 8080, and its makers' for trials."""
+"""The relays that textual-web knows: its makers' public one, one at 127.0.0.1:8080, and its makers' for testing."""
 
 API_KEY = "GANGLION_API_KEY"
-"""The operator's account at the relay; textual-web reads it from there, the console is not given it."""
+"""The variable with the operator's account at the relay. textual-web reads it; the console does not get it."""
 
 _DRIVER = "sandbox_console.web.textual_driver:SharedDriver"
 _LAUNCHER = "console"
@@ -99,7 +99,7 @@ async def _share(options: ShareOptions, say: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def _run_folder(cache: Path) -> Iterator[Path]:
-    """A folder for one run, removed at its end; those of runs that were killed are removed now."""
+    """A folder for one run, which is removed at its end. Those of killed runs are removed first."""
     for old in cache.glob("share-*"):
         with contextlib.suppress(OSError), _held(old):
             shutil.rmtree(old)
@@ -121,8 +121,8 @@ def _held(folder: Path) -> Iterator[None]:
 def write_config(folder: Path, options: ShareOptions) -> Path:
     """Write textual-web's configuration and the launcher it runs; the link's last part cannot be guessed.
 
-    An ``app``, not a ``terminal``: a terminal's programs leave textual-web's process group. Its command goes through
-    a shell and ``$`` is expanded before, so it is a plain word: a launcher beside the file.
+    It is an ``app`` and not a ``terminal``, whose programs would leave textual-web's process group. Its command goes
+    through a shell, after ``$`` was expanded, so it is a single plain word: a launcher beside the file.
     """
     launcher = folder / _LAUNCHER
     command = console_command(config=options.config, backend=options.backend, read_only=not options.read_write)
@@ -138,14 +138,14 @@ def write_config(folder: Path, options: ShareOptions) -> Path:
 
 
 def relay_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of textual-web and, through it, of the console: no secret but the relay's own key."""
+    """The variables of textual-web and, through it, of the console. The only secret among them is the relay's key."""
     kept = {name: value for name, value in environment.items() if is_needed(name) or name == API_KEY}
     # Rich breaks lines at this width if it has no terminal, and a link must stay whole.
     return kept | {"COLUMNS": "400", "TERM": "dumb", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 
 
 async def _pass_on(process: Process, say: Callable[[str], None]) -> None:
-    """Say what textual-web prints, cleaned: the relay's messages are among it."""
+    """Print the output of textual-web, cleaned, as it includes messages of the relay."""
     stream = process.stdout
     while stream and (data := await _line(stream)):
         if text := clean(data).rstrip():

@@ -1,4 +1,4 @@
-"""The Textual driver inside the app process: a WebDriver that can repaint, copies openly and dies with its server."""
+"""The Textual driver inside the app: a WebDriver that can repaint, passes copies on and ends with its server."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from textual.messages import ExitApp
 from sandbox_console.model.pastes import GuardedParser
 
 MOST_COPIED = 1024 * 1024
-"""Characters of one copy that are passed to the browser."""
+"""The most characters of one copy that are passed to the browser."""
 
 _COPY = re.compile(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
 _ANY_OSC_52 = re.compile(r"(?:\x1b\]|\x9d)52;[^\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)?")
 
-# The driver makes its parser itself, by this name.
+# The driver creates its parser itself, using this name.
 vars(web_driver)["XTermParser"] = lambda debug=False: GuardedParser(XTermParser(debug))
 
 
 class BrowserDriver(WebDriver):
-    """Textual's own copy is one whole write, so it can be distinguished from an OSC 52 inside a painted line."""
+    """The driver. Textual's own copy is one whole write, so it differs from an OSC 52 inside a painted line."""
 
     def write(self, data: str) -> None:
         if "52;" in data:
@@ -37,7 +37,7 @@ class BrowserDriver(WebDriver):
     def run_input_thread(self) -> None:
         super().run_input_thread()
         if not self.exit_event.is_set() and not self._loop.is_closed():
-            # Standard input has ended without a farewell: the server is gone.
+            # Standard input has ended without a quit message, so the server is gone.
             self._loop.call_soon_threadsafe(self._app.post_message, ExitApp())
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
@@ -62,7 +62,7 @@ class BrowserDriver(WebDriver):
 
 
 class SharedDriver(BrowserDriver):
-    """Behind textual-web, which knows no message for a copy and would print the text instead."""
+    """The driver behind textual-web, which has no message for a copy and would print its text instead."""
 
     def _copy(self, encoded: str) -> None:
         del encoded

@@ -1,4 +1,4 @@
-"""textual-web's own environment: it needs a much older Textual, so it cannot share the console's."""
+"""Installs textual-web in its own environment, as it needs a much older Textual than the console."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sandbox_console.web.process_group import process_group
 
 VERSION = "0.8.0"
 LOCK = Path(__file__).with_name("textual-web.lock")
-"""Every package of that environment with its digests, written by ``uv pip compile``."""
+"""Every package of that environment with its hashes, written by ``uv pip compile``."""
 
 NEWEST = (3, 12)
-"""uvloop below 0.20, which textual-web needs, has no wheel for Python 3.13."""
+"""The newest Python that works: uvloop below 0.20, which textual-web needs, has no wheel for Python 3.13."""
 OLDEST = (3, 11)
 _INSTALL_S = 600.0
 _PROBE_S = 10.0
@@ -33,13 +33,13 @@ _DONE = "installed"
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's cache folder, or the one under SANDBOX_CONSOLE_HOME. Nothing is made."""
+    """The user's cache folder, or the one under SANDBOX_CONSOLE_HOME. It is not created."""
     home = environment.get("SANDBOX_CONSOLE_HOME")
     return Path(home).expanduser().absolute() / "cache" if home else platformdirs.user_cache_path("sandbox-console")
 
 
 def folder_of(cache: Path) -> Path:
-    """Where in the cache the environment of this lock file is."""
+    """The folder in the cache for the environment of this lock file."""
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
     return cache / f"textual-web-{VERSION}-{digest}"
 

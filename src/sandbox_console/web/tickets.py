@@ -1,4 +1,4 @@
-"""Single-use tickets, which a page must show in addition to its cookie to open a websocket."""
+"""Single-use tickets, which a page needs in addition to its cookie to open a websocket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Order(Struct, frozen=True):
 
 
 class Tickets:
-    """Tickets not yet used. Each is for one login, once, within 20 seconds."""
+    """The unused tickets. Each is valid once, for one login, within 20 seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -38,6 +38,6 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str, login: Login) -> Order | None:
-        """What the ticket was for, or None: unknown, used, too old or another login's. Used up either way."""
+        """The order of a ticket; None if it is unknown, used, too old or another login's. It is used up either way."""
         owner, order, until = self._open.pop(ticket, (None, None, 0.0))
         return order if owner is login and self._clock() < until else None

@@ -1,4 +1,4 @@
-"""The websocket's messages: JSON lists ``[kind, data]`` from the page, bytes and such lists to it."""
+"""Parses the websocket's messages: JSON lists ``[kind, data]`` from the page; bytes and such lists to it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Resized(Struct, frozen=True):
 
 
 class Focused(Struct, frozen=True):
-    """The window has gained or lost the focus."""
+    """The window gained or lost the focus."""
 
     on: bool
 

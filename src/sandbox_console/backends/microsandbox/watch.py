@@ -82,7 +82,7 @@ class Watch:
             return (down if health.ok else health), None
 
     async def _rest(self, took_s: float) -> None:
-        """Wait until something happens; on a machine where a check takes long, checks never take most of the time."""
+        """Wait until something happens. After a slow check it waits as long, so checks take half the time at most."""
         limit = None if self._hearing is not None else LOOK_S
         limit = max(SOON_S, 3 * took_s) if self._between else limit
         with contextlib.suppress(TimeoutError):

@@ -67,7 +67,7 @@ class Callers:
             raise Forbidden("the grant is too long")
         try:
             found = self._verify(grant)
-        except PermissionError as error:  # a2a_pack's GrantInvalid is one
+        except PermissionError as error:  # a2a_pack's GrantInvalid is a subclass
             raise Forbidden(f"the grant is not valid: {error}"[:200]) from None
         except Exception:  # noqa: BLE001 - whatever a forged one makes of a2a_pack, it is no good grant
             raise Forbidden("the grant is not valid") from None

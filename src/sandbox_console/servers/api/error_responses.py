@@ -1,4 +1,4 @@
-"""Turns errors into answers with a status and one form for all, and slows down callers that send too much."""
+"""Turns errors into responses of one form with a status, and slows down callers that send too much."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPEN = frozenset({"/healthz", "/openapi.json"})
 """The paths that are answered without a token."""
 
 REFUSAL_S = 1.0
-"""How long a refused caller waits for the answer, so that a client that keeps trying costs others almost nothing."""
+"""Seconds that a refused caller waits for the answer, so that repeated attempts hardly affect others."""
 
 _FULL = ("api.max_sandboxes", "api.max_per_bucket")
 _ASKED_TOO_MUCH = (
@@ -70,7 +70,7 @@ class ErrorResponses:
 
     @web.middleware
     async def errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer every error in one form; for an unexpected one, say only that it happened."""
+        """Answer every error in one form. Of an unexpected one, report only that it happened."""
         try:
             return await handler(request)
         except web.HTTPException as error:

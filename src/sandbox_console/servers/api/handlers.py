@@ -1,4 +1,4 @@
-"""What each call of the API does, once the caller is known."""
+"""The handlers of the API, which run once the caller is known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SHELL = "/bin/sh"
 
 
 class Calls:
-    """The handlers. ``longest_s`` is the most seconds that a command gets, however many are requested."""
+    """The handlers. ``longest_s`` is the longest time that a command gets, whatever is requested."""
 
     def __init__(self, sandboxes: Sandboxes, longest_s: float) -> None:
         self._sandboxes = sandboxes
@@ -57,7 +57,7 @@ class Calls:
         return answer(await self._sandboxes.names(request[CALLER]))
 
     async def exec(self, request: web.Request) -> web.Response:
-        """POST /v1/sandboxes/{name}/exec; a command whose time runs out takes the sandbox with it."""
+        """POST /v1/sandboxes/{name}/exec. A command that times out also ends the sandbox."""
         body = await read(request, ExecBody)
         argv = _argv(body)
         box = await self._sandboxes.box(request.match_info["name"])
@@ -73,7 +73,7 @@ class Calls:
         return answer(_ended(done))
 
     async def delete(self, request: web.Request) -> web.Response:
-        """DELETE /v1/sandboxes/{name}; one that is not there is deleted already."""
+        """DELETE /v1/sandboxes/{name}. A missing sandbox counts as deleted."""
         try:
             box = await self._sandboxes.box(request.match_info["name"])
         except NotFound:
@@ -120,12 +120,12 @@ class Calls:
 
 
 async def health(_: web.Request) -> web.Response:
-    """GET /healthz: that the server answers, and nothing else."""
+    """GET /healthz. It only shows that the server answers."""
     return answer({"status": "ok"})
 
 
 async def read(request: web.Request, kind: type[T]) -> T:
-    """The body as a type. Raises UsageError that names the field, 408 where it comes too slowly, 413, 415."""
+    """Parse the body as a type. Raises UsageError, which names the field; 408 if it arrives too slowly; 413, 415."""
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="Content-Type: application/json is needed")
     try:

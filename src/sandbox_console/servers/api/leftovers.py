@@ -60,7 +60,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 async def sweep(console: Console, life: Life, backend: str) -> int:
-    """Remove what dead servers left. Returns how many. What does not answer or cannot be removed stays."""
+    """Remove the sandboxes of dead servers. Returns how many. Those that cannot be removed stay."""
     found, _ = await console.list(backend)
     gone = 0
     for one in found:

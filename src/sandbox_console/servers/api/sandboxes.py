@@ -1,4 +1,4 @@
-"""The sandboxes of callers: the owner of each, how many there may be, and what callers may request."""
+"""The sandboxes of callers: who owns them, how many there may be, and what callers may request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOKEN, _SUBJECT, _BUCKET, _NAME = "a2a.token", "a2a.subject", "a2a.bucket", "a2
 _MADE_HERE = re.compile(r"sb-[0-9a-f]{12}\Z")
 _IDLE = ("sleep", "2147483647")
 TEMPLATE = "template"
-"""The label by which a caller names one of the templates that are allowed."""
+"""The label with which a caller names one of the allowed templates."""
 
 
 class Box(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Box(Struct, frozen=True):
 
 
 class Sandboxes:
-    """What callers made, by name, on one console. ``run`` marks those that are removed after one command."""
+    """The sandboxes of callers on one console, by name. ``run`` marks those that are removed after one command."""
 
     def __init__(self, opened: service.Console, run: str) -> None:
         self._opened = opened
@@ -61,7 +61,7 @@ class Sandboxes:
         self._place: tuple[str, str] | None = None
 
     async def names(self, caller: Caller) -> list[str]:
-        """The names of the token's sandboxes, with a grant only those of its agent and bucket."""
+        """The names of the token's sandboxes; with a grant, only those of its agent and bucket."""
         boxes = await self._every()
         return sorted(
             one.name for one in boxes if one.token == caller.token and (not caller.bucket or one.belongs_to(caller))
@@ -84,11 +84,11 @@ class Sandboxes:
         self._boxes.pop(box.name, None)
 
     async def refuse(self, action: Action, why: Denied) -> None:
-        """Record what a caller may not do, and raise ``why``."""
+        """Record an action that a caller may not do, and raise ``why``."""
         await self._opened.refuse(action, why)
 
     async def create(self, caller: Caller, body: CreateBody) -> Box:
-        """Make one that stays. Raises Denied (with a row) for what callers may not have, UsageError, ConsoleError."""
+        """Make a sandbox that stays. Raises Denied (with a row) if it is not allowed, UsageError, ConsoleError."""
         spec = self._spec(caller, body, body.labels | ({_NAME: body.name} if body.name else {}))
         async with self._room(caller, spec, body):
             made = await self.console.create(spec, backend=self._options.backend)
@@ -134,7 +134,7 @@ class Sandboxes:
 
     @asynccontextmanager
     async def _room(self, caller: Caller, spec: SandboxSpec, body: CreateBody | RunBody) -> AsyncIterator[None]:
-        """Reserve room for one more while it is made, within what callers may request. Raises Denied, with its row."""
+        """Reserve a place for one more sandbox while it is made, within the limits. Raises Denied, with its row."""
         if why := self._not_allowed(caller, spec, body):
             await self._opened.refuse(await self._action(spec), why)
         async with self._counting:

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 BUCKET = r"^(user-[0-9]{1,32}-files|agent-[A-Za-z0-9_.-]{1,96})$"
-"""What a workspace bucket is called in a2a_pack's contract."""
+"""The name of a workspace bucket in a2a_pack's contract."""
 
 Bucket = Annotated[str, Meta(pattern=BUCKET, max_length=128, examples=["agent-one"])]
 Text = Annotated[str, Meta(max_length=256)]
@@ -19,7 +19,7 @@ Labels = dict[Annotated[str, Meta(min_length=1, max_length=64)], Text]
 
 
 class CreateBody(Struct, forbid_unknown_fields=True):
-    """A sandbox that stays until it is deleted. Its name is made by the server; ``name`` is kept as a label."""
+    """A sandbox that stays until it is deleted. The server chooses its name; ``name`` is stored as a label."""
 
     bucket: Bucket
     name: Text = ""
@@ -30,7 +30,7 @@ class CreateBody(Struct, forbid_unknown_fields=True):
 
 
 class ExecBody(Struct, forbid_unknown_fields=True):
-    """A command: ``cmd`` with ``args`` as they are, or ``script`` by /bin/sh."""
+    """A command: ``cmd`` with ``args`` unchanged, or a ``script`` for /bin/sh."""
 
     cmd: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
     args: Annotated[list[Annotated[str, Meta(max_length=1 << 17)]], Meta(max_length=4096)] = field(default_factory=list)
@@ -39,7 +39,7 @@ class ExecBody(Struct, forbid_unknown_fields=True):
 
 
 class RunBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What both one-shot calls take. ``network_disabled`` takes the template's egress away."""
+    """The fields of both one-shot calls. ``network_disabled`` removes the template's egress."""
 
     bucket: Bucket
     image: Text = "python:3.11-slim"
@@ -51,13 +51,13 @@ class RunBody(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ShellBody(RunBody, forbid_unknown_fields=True, kw_only=True):
-    """A script in a sandbox of its own, which is gone when the answer comes."""
+    """A script in a sandbox of its own, which is gone when the answer arrives."""
 
     script: Annotated[Script, Meta(examples=["echo hello"])]
 
 
 class PythonBody(RunBody, forbid_unknown_fields=True, kw_only=True):
-    """Python code in a sandbox of its own, which is gone when the answer comes."""
+    """Python code in a sandbox of its own, which is gone when the answer arrives."""
 
     code: Annotated[Script, Meta(examples=["print(6 * 7)"])]
 
@@ -71,7 +71,7 @@ class Created(Struct):
 
 
 class Ended(Struct):
-    """How a command ended: 124 where its time ran out, 126 where the network could not be set up.
+    """How a command ended: 124 after a timeout, 126 if the network could not be set up.
 
     ``stdout`` and ``stderr`` are the first MiB of each; ``files`` is always empty here.
     """
@@ -84,7 +84,7 @@ class Ended(Struct):
 
 
 class Problem(Struct):
-    """Why a call failed. ``audit_id`` is its row in the audit log, where it has one."""
+    """Why a call failed. ``audit_id`` is its row in the audit log, if it has one."""
 
     detail: str
     code: str

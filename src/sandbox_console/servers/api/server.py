@@ -26,10 +26,10 @@ from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.run import accepting, server_tls
 
 MOST_BYTES = 4 << 20
-"""Of a request's body."""
+"""The most bytes of a request's body."""
 
 CONNECTIONS = 512
-"""Enough for 200 idle clients with two connections each, and some more."""
+"""The most connections: enough for 200 idle clients with two connections each, and more."""
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def api(
 async def application(
     console: service.Console, tokens: Tokens, authorities: Collection[str], state: Path, say: Callable[[str], None]
 ) -> AsyncIterator[web.Application]:
-    """The application over a console, for as long as the block lasts. Raises ConfigError, Unsupported for grants."""
+    """The application for a console, for as long as the block lasts. Raises ConfigError; Unsupported for grants."""
     options = console.config.api
     callers = Callers(tokens, grants_required=options.grants == "required", audience=options.audience)
     await asyncio.to_thread(tokens.every)  # an unusable file is reported now

@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP, on its own listener. Each request stands alone with a token; there are no sessions."""
+"""MCP over streamable HTTP, on its own listener. Each request has a token; there are no sessions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CALLER = "sandbox_console.caller"
 
 
 class Guard:
-    """ASGI guard for host, origin, token and a timely body. A client that goes away ends its request."""
+    """An ASGI guard that checks host, origin, token and body. A client that goes away ends its request."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens, scheme: str, authorities: Collection[str]) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class Guard:
             return None
         if refused := self._refused(scope):
             return await _answer(send, *refused)
-        if scope["method"] != "POST":  # a stream of events would hold one of the caller's requests, and carry nothing
+        if scope["method"] != "POST":  # a stream of events would occupy one of the caller's requests for nothing
             return await _answer(send, 405, "only POST: there are no sessions and no events", (b"allow", b"POST"))
         token = await asyncio.to_thread(self._tokens.find, _bearer(scope), "mcp")
         if token is None:
@@ -139,7 +139,7 @@ async def _answer(send: Send, status: int, text: str, *headers: tuple[bytes, byt
 
 
 class _Bounded(H11Protocol):
-    """uvicorn's protocol with a timeout for a request's header, because uvicorn has one only between requests."""
+    """uvicorn's protocol with a timeout for a request's header, as uvicorn only has one between requests."""
 
     _late: asyncio.TimerHandle | None = None
 

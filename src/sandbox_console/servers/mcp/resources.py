@@ -15,7 +15,7 @@ _LINES = 200
 
 
 class Resources:
-    """Each resource exists if the tool that reports the same data is allowed."""
+    """The resources. Each exists if the tool that reports the same data is allowed."""
 
     def __init__(self, visible: Visible, tools: Tools) -> None:
         self._visible, self._tools = visible, tools
@@ -30,15 +30,15 @@ class Resources:
         return dict(found for tool, found in every.items() if tool in self._visible.options.allow)
 
     async def spec(self, name: str) -> str:
-        """What a sandbox was made from, and what of it is enforced."""
+        """The spec of a sandbox, and which parts of it are enforced."""
         return untrusted(cleaned(await self._tools.described(await self._visible.find(name))))
 
     async def logs(self, name: str) -> str:
-        """The end of what a sandbox's main process wrote."""
+        """The end of the output of a sandbox's main process."""
         return untrusted({"log": await self._tools.log_of(await self._visible.find(name), _LINES)})
 
     async def audit(self, name: str) -> str:
-        """What was done with a sandbox, by whom, and how it ended; newest first."""
+        """The actions on a sandbox, by whom, and with what outcome; newest first."""
         found = await self._visible.find(name)
         entries = await self._visible.opened.history(AuditQuery(limit=_ROWS, target=str(found.ref)))
         rows = [

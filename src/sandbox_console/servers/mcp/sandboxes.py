@@ -42,7 +42,7 @@ class Visible:
         return found[0]
 
     def handle(self, found: Sandbox) -> SandboxHandle:
-        """The sandbox to act on, without any consent: what needs a confirmation by the policy is refused."""
+        """The sandbox to act on, without consent, so actions that need a confirmation are refused."""
         return SandboxHandle(self.opened, found.ref, found.name, service.Consent())
 
     async def create(self, template: str, name: str) -> SandboxHandle:
@@ -66,7 +66,7 @@ class Visible:
             await self.refuse(action, Denied("somebody else made it, so you may not remove it", rule="mcp.own"))
 
     async def refuse(self, action: Action, why: Denied) -> NoReturn:
-        """Record what is refused, and raise ``why``."""
+        """Record a refused action, and raise ``why``."""
         await self.opened.refuse(action, why)
 
     async def told(self, found: Sandbox) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ def need_package() -> None:
 
 
 def serve_stdio(config: Path | None, backend: str, *, read_only: bool) -> int:
-    """Serve until the input ends or a signal comes. Returns the exit code. Raises Unsupported, ConfigError."""
+    """Serve until the input ends or a signal arrives. Returns the exit code. Raises Unsupported, ConfigError."""
     need_package()
     return asyncio.run(_run(config, backend, read_only=read_only))
 

@@ -1,4 +1,4 @@
-"""Output of a sandbox as an assistant gets it: marked, with nothing invisible in it, and capped."""
+"""Prepares a sandbox's output for an assistant: marked as untrusted, without invisible characters, and capped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools. Their descriptions are fixed texts: nothing that a sandbox says gets into one."""
+"""The tools. Their descriptions are fixed texts, which nothing from a sandbox gets into."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_LINES = 1000
 
 
 class Tools:
-    """Every tool there is, by its name in ``[mcp] allow``."""
+    """All tools, by their names in ``[mcp] allow``."""
 
     def __init__(self, visible: Visible) -> None:
         self._visible = visible
@@ -48,11 +48,11 @@ class Tools:
         return untrusted({"sandboxes": cleaned([await self._visible.told(one) for one in found])})
 
     async def inspect(self, name: Name) -> str:
-        """Show one sandbox: the spec it was made from, and what of it is enforced."""
+        """Show one sandbox: its spec, and which parts of it are enforced."""
         return untrusted(cleaned(await self.described(await self._visible.find(name))))
 
     async def described(self, found: Sandbox) -> dict[str, Any]:
-        """A sandbox with its spec; of variables only the names."""
+        """A sandbox with its spec, but only the names of variables."""
         spec = found.spec.to_dict() if found.spec else {}
         if "env" in spec:
             spec["env"] = sorted(spec["env"])
@@ -64,7 +64,7 @@ class Tools:
         name: Name,
         tail: Annotated[int, Field(description="how many of the last lines", ge=1, le=_MOST_LINES)] = 100,
     ) -> str:
-        """Read the end of what a sandbox's main process wrote."""
+        """Read the end of the output of a sandbox's main process."""
         return untrusted({"log": await self.log_of(await self._visible.find(name), tail)})
 
     async def log_of(self, found: Sandbox, tail: int) -> str:
@@ -92,7 +92,7 @@ class Tools:
         host: Annotated[str, Field(description="a host name", max_length=255)],
         port: Annotated[int, Field(ge=1, le=65535)] = 443,
     ) -> str:
-        """Tell whether a sandbox may reach a host, by which rule, and if not why. Nothing is connected."""
+        """Tell whether a sandbox may reach a host, by which rule, and if not, why. No connection is made."""
         found = await self._visible.find(name)
         said, rule = await self._visible.opened.egress.explain(found.ref, host, port)
         told = {
@@ -106,7 +106,7 @@ class Tools:
         template: Annotated[str, Field(description="one of the allowed templates", max_length=128)],
         name: Annotated[str, Field(description="what to call it", max_length=63)],
     ) -> str:
-        """Make a sandbox from a template and start it. The template says all of it; you choose only its name."""
+        """Make a sandbox from a template and start it. The template decides everything; you only choose the name."""
         made = await self._visible.create(template, name)
         return untrusted({"name": made.name, "ref": str(made.ref)})
 
@@ -116,14 +116,14 @@ class Tools:
         command: Command,
         timeout_s: Annotated[float, Field(gt=0, le=86400)] = 60.0,
     ) -> str:
-        """Run a command in a sandbox to its end. Exit code 124 means that its time ran out."""
+        """Run a command in a sandbox to its end. Exit code 124 means that it timed out."""
         handle = self._visible.handle(await self._visible.find(name))
         done = await handle.exec(command, timeout_s=min(timeout_s, self._visible.options.max_timeout_s))
         told = {"stdout": lines(done.stdout, self._most), "stderr": lines(done.stderr, self._most)}
         return untrusted({"exit_code": done.exit_code, "timed_out": done.timed_out, **told})
 
     async def read_file(self, name: Name, path: Path) -> str:
-        """Read a file of a sandbox, as text, or as base64 where it is none."""
+        """Read a file of a sandbox, as text, or as base64 if it is not text."""
         data = await self._visible.handle(await self._visible.find(name)).read_file(path, max_bytes=self._most)
         try:
             return untrusted({"path": cleaned(path), "text": lines(data.decode(), self._most)})
@@ -136,7 +136,7 @@ class Tools:
         path: Path,
         content: Annotated[str, Field(description="all of it, as text", max_length=1 << 20)],
     ) -> str:
-        """Write a text file of a sandbox; what is there is replaced, folders above it are made."""
+        """Write a text file in a sandbox. An existing file is replaced; missing parent folders are made."""
         handle = self._visible.handle(await self._visible.find(name))
         await handle.write_file(path, content)
         return untrusted({"path": cleaned(path), "bytes": len(content.encode())})
@@ -144,7 +144,7 @@ class Tools:
     async def ask_host(
         self, name: Name, host: Annotated[str, Field(description="a host, host:port or *.suffix", max_length=255)]
     ) -> str:
-        """Ask the operator to let a sandbox reach a host. Nothing is opened; a person answers, or nobody does."""
+        """Ask the operator to let a sandbox reach a host. Nothing is opened until a person agrees."""
         found = await self._visible.find(name)
         asks = ChangeEgress(found.ref, add=(EgressRule(host, source="asked"),))
         if wrong := rule_problems(asks, allow_ip=False):
@@ -160,7 +160,7 @@ class Tools:
         return untrusted({"asked": cleaned(host), "audit_id": row, "answer": "the operator's, whose inbox shows it"})
 
     async def remove(self, name: Name) -> str:
-        """Remove a sandbox that you made, with all that is in it."""
+        """Remove a sandbox that you made, with everything in it."""
         found = await self._visible.find(name)
         await self._visible.need_own(found, Remove(found.ref, force=True))
         try:

@@ -1,4 +1,4 @@
-"""The suite that judges a backend: subclass, override ``backend`` and ``profile``, inherit the checks.
+"""The conformance suite for backends: subclass it, override ``backend`` and ``profile``, and inherit the checks.
 
 ::
 

@@ -82,7 +82,7 @@ _WAYS = {
     "a_namespace_of_its_own": "unshare -rn nc -w 2 127.0.0.1 PORT; nsenter -t 1 -n nc -w 2 127.0.0.1 PORT",
     "a_packet_past_the_stack": "(ping -c 1 -W 2 ADDRESS || ping -c 1 -W 2 192.0.2.1) && echo OUT",
 }
-# With its own kernel it may set any route, and still reaches nothing. The other end of its network may accept a
+# With its own kernel, a guest may set any route but still reaches nothing. The other end of its network may accept a
 # connection only to refuse it, so the check requires an answer that is not a refusal.
 _OWN_KERNEL = {
     "the_metadata_service": "told=$(printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 169.254.169.254 80); "

@@ -70,7 +70,7 @@ class Logs(Checks):
         assert await rig.text(ref) == b"x" * 1_000_000 + b"\nafter\n"
 
     async def test_a_50_mib_line_harms_nobody(self, rig: Rig) -> None:
-        """It is whole, or what was dropped is reported; either way it comes in pieces, and the next line is there."""
+        """It is complete, or what was dropped is reported. It arrives in pieces, and the next line follows."""
         rig.needs_speed()
         rig.needs_sh(Capability.LOGS)
         ref = await rig.script(f"echo before; head -c {_LONG} /dev/zero | tr '\\0' x; echo; echo after")

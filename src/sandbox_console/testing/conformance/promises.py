@@ -88,7 +88,7 @@ class Promises(Checks):
         await process.kill()
         assert found.started_at is not None
         assert found.finished_at is not None
-        # A boot is part of its life, too; a microVM may report its end by its own clock.
+        # The boot counts as part of its lifetime, and a microVM may report its end by its own clock.
         lived_s = seen - begun if rig.profile.own_kernel else found.finished_at - found.started_at
         assert lived_s >= 0.9 * life_s, "it is ended before its time"
 

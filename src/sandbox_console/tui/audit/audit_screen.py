@@ -92,7 +92,7 @@ class AuditScreen(Screen[SandboxRef | None]):
         self.action_verify()
         self._head()
 
-    # --- what is on record
+    # --- reading the log
 
     def _look_soon(self) -> None:
         """Query the log, and cancel an earlier query that is no longer wanted."""

@@ -1,4 +1,4 @@
-"""SIGTERM, SIGHUP and SIGINT end the app as quitting does: the terminal is restored, shells are ended and recorded."""
+"""Makes SIGTERM, SIGHUP and SIGINT quit the app: the terminal is restored, shells are ended and recorded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 def ended_by_signals(app: App[Any]) -> Iterator[None]:
     """Quit the app at the first of these signals, with 128 + its number as exit code. A second one ends it at once.
 
-    The second signal is for a console that waits for an engine that does not answer: the terminal is still restored,
-    and the next console closes the actions that were in flight as unknown.
+    The second signal is for a console that waits for an engine that does not answer. The terminal is still restored,
+    and the next console records the actions that were in flight as unknown.
     """
     loop = asyncio.get_running_loop()
     for signum in SIGNALS:

@@ -8,7 +8,7 @@ import gc
 from collections.abc import Iterator
 
 SETTLE_S = 2.0
-"""After this time the first screen and the first list are shown."""
+"""Seconds after which the first screen and the first list are shown."""
 
 
 @contextlib.contextmanager

@@ -80,7 +80,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         worker: Worker[Any] = super().run_worker(work, *args, **options)
         if worker._task is None:  # noqa: SLF001 - it was set to start later
             self._go_on(wait)
-        else:  # the task rather than the work: an exclusive one may be cancelled before its first step
+        else:  # the task, not the work: an exclusive one may be cancelled before its first step
             worker._task.add_done_callback(lambda _: self._go_on(wait))  # noqa: SLF001
         return worker
 
@@ -136,7 +136,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         return isinstance(event, events.MouseUp) and not event.is_forwarded
 
     def _on_the_way(self, event: events.Event) -> list[DOMNode | MessagePump]:
-        """Return the nodes that an event, and a message it causes, passes through on its way up to the app."""
+        """Return the nodes that an event, and a message caused by it, pass through on the way up to the app."""
         below: DOMNode = self.focused or self.screen
         if isinstance(event, events.MouseUp):
             with suppress(NoWidget):

@@ -38,7 +38,7 @@ class Fate(StrEnum):
     FAILED = "failed"
     DENIED = "denied"
     UNSUPPORTED = "unsupported"
-    UNKNOWN = "unknown"  # it was tried, but whether it happened is not known
+    UNKNOWN = "unknown"  # it was tried, but the result is not known
     CANCELLED = "cancelled"
     SKIPPED = "skipped"  # it was not tried, so it has no row
 

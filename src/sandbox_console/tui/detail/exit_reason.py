@@ -15,7 +15,7 @@ from sandbox_console.service import Console, judge
 
 
 class WhyBar(Static):
-    """The reason. It is empty and has no height while the sandbox runs."""
+    """The reason. It is empty and has no height while the sandbox is running."""
 
     DEFAULT_CSS = """
     WhyBar { height: auto; max-height: 3; padding: 0 1; display: none; background: $surface; }

@@ -1,4 +1,4 @@
-"""A draft of egress rules as marks, rows and words. Pure; all its text is clean."""
+"""A draft of egress rules as marks, rows and text. Pure; all its text is clean."""
 
 from __future__ import annotations
 

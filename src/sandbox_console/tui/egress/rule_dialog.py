@@ -36,7 +36,7 @@ class Answer(Struct, frozen=True):
 
 
 class EgressAskScreen(ModalScreen[Answer | None]):
-    """The focus is on Cancel. ``asked`` are the sandboxes concerned, ``alike`` those of their templates."""
+    """The focus is on Cancel. ``asked`` are the sandboxes concerned, ``alike`` the others of their templates."""
 
     DEFAULT_CSS = """
     EgressAskScreen { align: center middle; background: $background 60%; }

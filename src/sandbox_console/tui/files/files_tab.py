@@ -42,8 +42,8 @@ Asking = Callable[[Action, Sandbox], Awaitable[Consent | None]]
 class FilesPane(Vertical):
     """``Enter`` opens, ``Backspace`` goes up, ``D`` downloads, ``U`` uploads, ``P`` goes to a path.
 
-    ``ask`` returns the consent that the policy requires. Every view and transfer crosses the sandbox's wall, so it
-    goes through the gate and is on record.
+    ``ask`` returns the consent that the policy requires. Every view and transfer crosses the sandbox's boundary, so it
+    goes through the gate and is recorded.
     """
 
     DEFAULT_CSS = """

@@ -38,7 +38,7 @@ class Hidden(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """What to show. ``managed`` leaves out what other tools made, ``faults`` what is well."""
+    """What to show. ``managed`` hides what other tools made, ``faults`` hides sandboxes without faults."""
 
     shown: Filter = field(default_factory=lambda: Filter(""))
     faults: bool = False

@@ -202,7 +202,7 @@ def _denied(denial: Denial, allowed: str, now: float) -> Cell:
 
 
 def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
-    """Return the WHY cell. If a sandbox is well, it has a log flood or the last denial, for narrow screens."""
+    """Return the WHY cell. If nothing is wrong, it shows a log flood or the last denial, for narrow screens."""
     if sandbox.quarantine:
         return clean(sandbox.quarantine, cap=200), "warn"
     words, denial, stats = why(sandbox), state.denied.get(sandbox.ref), state.stats.get(sandbox.ref)

@@ -88,7 +88,7 @@ class FormBody(VerticalScroll):
                          value=kept if kept in places else places[0] if places else Select.NULL)  # fmt: skip
 
     def offer(self, places: Sequence[Place]) -> None:
-        """Offer these places, with the chosen one still chosen, also while it does not answer."""
+        """Offer these places. The chosen one stays chosen, even while it does not answer."""
         chosen = self.place
         offered = [*places, *([chosen] if chosen and chosen not in places else [])]
         if self._sandbox is not None or set(offered) == set(self._places):
@@ -136,7 +136,7 @@ class FormBody(VerticalScroll):
         return {row.field.name: row.text for row in self.rows if row.changed}
 
     def reset(self) -> None:
-        """Take every change back."""
+        """Undo every change."""
         for row in self.rows:
             row.reset()
 

@@ -1,7 +1,7 @@
-"""What was typed into a form and not applied, kept in the state folder until it is applied or discarded.
+"""Drafts: what was typed into a form, kept in the state folder until it is applied or discarded.
 
 A file for each form, readable only by its owner, is written at every change, so that a crash loses nothing. It never
-has a secret's value: a text that may hold one is left out.
+has a secret's value: text that may contain one is left out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DraftFile:
         self._file: Path | None = None
 
     def take(self) -> Draft | None:
-        """Return the newest draft that no open form holds, and hold it. None if there is none."""
+        """Return the newest draft that no open form uses, and lock it; None if there is none."""
         with suppress(OSError):
             for path in sorted(self._folder.glob("*.json"), key=_age):
                 if _age(path) > KEPT_S:
@@ -66,7 +66,7 @@ class DraftFile:
         return None
 
     def write(self, texts: Mapping[str, str], place: tuple[str, str] | None, at: float, mask: Mask) -> Draft:
-        """Keep these texts in place of those before, and return what is kept of them. Raises OSError."""
+        """Replace the stored texts, and return what is stored of the new ones. Raises OSError."""
         draft = without_secrets(texts, place, at, mask)
         if self._lock < 0:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ class DraftFile:
 
 
 def without_secrets(texts: Mapping[str, str], place: tuple[str, str] | None, at: float, mask: Mask) -> Draft:
-    """Return a draft of these texts, without those that have a known secret's value or look as if they had one.
+    """Return a draft without texts that contain a known secret's value, or look as if they did.
 
     Of a table, such as the variables, only the entries concerned are left out.
     """
@@ -138,7 +138,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _options(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what may be a name with its value: the whole text, ``NAME=value``, and an option with the word after it."""
+    """Yield possible names with values: the whole text, ``NAME=value``, and an option with the word after it."""
     yield "", text
     words = _words(text)
     for word, following in zip(words, [*words[1:], ""], strict=True):

@@ -1,4 +1,4 @@
-"""The part of the form that keeps what is typed: in a draft, and by a question before it is discarded."""
+"""The part of the form that keeps what is typed, by storing a draft and asking before it is discarded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class KeptForm(Screen[None]):
         return False
 
     def draft_note(self) -> Static:
-        """Return the line that tells of a restored draft."""
+        """Return the line that says that a draft was restored."""
         at = f"{datetime.fromtimestamp(self.draft.at).astimezone():%d %b %H:%M}"
         words = f"Restored what you typed on {at} and did not apply; Ctrl+R takes it back."
         if lacks := self.draft.lacks:
@@ -51,7 +51,7 @@ class KeptForm(Screen[None]):
         return Static(plain(words), id="draft-note", markup=False)
 
     def begin_keeping(self) -> None:
-        """Keep what is typed from now on, as soon as known secrets can be told from other text."""
+        """Store what is typed from now on, as soon as known secrets can be recognised."""
         self.set_class(bool(self.draft.texts or self.draft.left_out), "-draft")
         self.run_worker(self._learn(), group="learn")
 
@@ -84,7 +84,7 @@ class KeptForm(Screen[None]):
         self._file.drop()
 
     def action_start_over(self) -> None:
-        """Take back all that was typed, after a question."""
+        """Discard everything that was typed, after a question."""
         if self.app.screen is self and self.body.typed:
             words = Content("Every field gets back the value that it had without your changes.")
             self.app.push_screen(ConfirmScreen("Start over?", words, "Start over"), self._start_over)

@@ -30,7 +30,7 @@ Forget = Callable[[], int | None]
 
 
 class Stand(Struct, frozen=True):
-    """The state of a stream, in words. ``open`` means that more output may come."""
+    """The state of a stream, in words. ``open`` means that more output may follow."""
 
     words: str = "FOLLOWING"
     open: bool = True

@@ -86,7 +86,7 @@ def _window(store: LineStore, oldest: int) -> int:
 def _without_known(found: Sequence[LogItem], oldest: int, known: Sequence[bytes]) -> list[LogItem]:
     """Return the lines without the ``known`` ones, which are the last ones with the exact time of the oldest in memory.
 
-    A line whose end is in a later write of its sandbox may not be among those found, as its end was not read.
+    A line whose end is in a later write of its sandbox may be missing among those found, as its end was not read.
     """
     items = list(found)
     same = [at for at, item in enumerate(items) if item.at_ns == oldest]

@@ -1,4 +1,4 @@
-"""Automatic moves of the list's cursor: to the top at the start, to a new sandbox, or to one that a page names."""
+"""Moves the list's cursor automatically: to the top at the start, to a new sandbox, or to one that a page names."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def ask_forward(screen: MainBase) -> None:
 
 
 def _running(screen: MainBase, what: str) -> Sandbox | None:
-    """Return the selected sandbox if it runs. Otherwise show why ``what`` is not possible."""
+    """Return the selected sandbox if it is running. Otherwise show why ``what`` is not possible."""
     sandbox = screen.selected
     if sandbox is None:
         screen.notify("No sandbox is selected.", severity="warning")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.7
-"""After a shell ends, keys are ignored until none came for this long: those meant for it must not act elsewhere."""
+"""After a shell ends, keys are ignored until none arrives for this long, as keys for it must not act elsewhere."""
 
 
 class ShellNotice(Static, can_focus=True):

@@ -95,7 +95,7 @@ def accepted(typed: str, sandbox: Sandbox) -> bool:
 
 
 def bulk_pause(sandboxes: Iterable[Sandbox]) -> Verb:
-    """Return pause if one of them runs, otherwise resume."""
+    """Return pause if one of them is running, otherwise resume."""
     return VERBS["pause" if any(one.status is Status.RUNNING for one in sandboxes) else "resume"]
 
 

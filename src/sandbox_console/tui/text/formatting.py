@@ -145,7 +145,7 @@ def many(count: int) -> str:
 
 
 def maker(sandbox: Sandbox) -> str:
-    """Return who made a sandbox, uncleaned: ``ours`` if this console manages it, empty if not known."""
+    """Return who made a sandbox, not cleaned: ``ours`` if this console manages it, empty if not known."""
     return "ours" if sandbox.managed else sandbox.maker
 
 

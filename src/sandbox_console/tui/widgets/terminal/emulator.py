@@ -25,7 +25,7 @@ class Cursor(Struct, frozen=True):
 
 
 class Emulator(Protocol):
-    """A screen of cells that interprets bytes. All calls are synchronous; none writes to a real terminal."""
+    """A screen of cells that interprets bytes. All calls are synchronous, and none writes to a real terminal."""
 
     cols: int
     rows: int
