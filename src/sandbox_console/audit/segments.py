@@ -48,7 +48,7 @@ def connect_frozen(path: Path) -> sqlite3.Connection:
 
 
 def make(path: Path, head: schema.Head) -> None:
-    """Write a segment's whole file or nothing. A half-written file of a killed process is overwritten."""
+    """Write a segment's whole file or nothing. A killed process's half-written file is overwritten."""
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, fresh.with_name(fresh.name + "-journal")):
         leftover.unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def fingerprint(carried: Sequence[Sequence[Any]]) -> str:
 
 
 def leave_damaged(layout: Layout, index: int, problem: str, anchors: Anchors) -> None:
-    """Leave a damaged segment where it is, and begin the next one at the last anchor or after what can be read."""
+    """Leave a damaged segment where it is, and begin the next one at the last anchor or after its last readable row."""
     anchor = anchors.last()
     readable = _readable_place(layout.segment(index))
     last = max(readable[0] if readable else 0, anchor.seq if anchor else 0)
@@ -126,7 +126,7 @@ def damage(db: sqlite3.Connection, *, indexes: bool = False) -> str:
 
 
 def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
-    """Write a whole manifest, signed with the anchors' key, or nothing. Raises OSError."""
+    """Write a manifest, signed with the anchors' key, as a whole or not at all. Raises OSError."""
     anchors.keys.make()
     told = told | {"sig": anchors.keys.sign(sealed_text(told))}
     text = _rendered(told | {"mac": anchors.keys.mac(sealed_text(told))})
@@ -163,7 +163,7 @@ def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[
 
 
 def _by_public_key(told: dict[str, Any], sig: object, by: PublicKey, *, unsigned: bool) -> bool:
-    if not sig:  # anybody may have written it: at least it has the right form
+    if not sig:  # anybody may have written it, but it has the right form
         return unsigned and {"rows", "last_seq", "last_hash"} <= told.keys() and type(told["last_seq"]) is int
     return isinstance(sig, str) and by.holds(sig, sealed_text(told))
 

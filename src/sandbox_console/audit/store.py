@@ -76,13 +76,13 @@ class Store:
             dead = set(sessions.dead(self._layout.sessions)) - {self._session}
             if not dead:
                 return 0
-            self._segment.follow()  # another console may have begun the next segment and died there
+            self._segment.follow()  # another console may have begun the next segment and died in it
             drafts = [
                 Draft(Kind.UNKNOWN, self._actor, self._session, row[2], row[3], row[4], row[0], row[5], Outcome.UNKNOWN,
                       body={"reason": "the console's process ended before it could record the outcome"})
                 for row in schema.open_attempts(self._segment.there()) if row[1] in dead
             ]  # fmt: skip
-            # Each is committed alone, because the second of two drafts in one append belongs to the first.
+            # Each is committed by itself, because the second of two drafts in one append belongs to the first.
             for draft in drafts:
                 self._append([draft])
             sessions.forget(self._layout.sessions, dead)
@@ -111,9 +111,7 @@ class Store:
         """Anchor, checkpoint and close under the lock, because closing the last connection checkpoints, too."""
         try:
             with self._lock.held():
-                with suppress(
-                    AuditUnavailable, sqlite3.Error
-                ):  # what cannot be signed now is signed by the next console
+                with suppress(AuditUnavailable, sqlite3.Error):  # the next console signs it
                     self._segment.follow()
                     self._drain_if_free()
                     self._proof.anchor("session")
@@ -122,7 +120,7 @@ class Store:
         finally:
             self._lock.release()
 
-    # Under the lock
+    # Methods below run under the lock
 
     def _append(self, drafts: Sequence[Draft], *, again: bool = False) -> list[int]:
         urgent = all(draft.urgent for draft in drafts)
@@ -224,7 +222,7 @@ class Store:
         return row[chain.MAC :] == ((self._mac(row[chain.HASH]),) if self._mac else ())
 
     def _load_key(self) -> bool:
-        """Load the key. Returns whether it is different from the one before, which is then recorded."""
+        """Load the key. Returns whether it differs from the previous one, which is then recorded."""
         try:
             return self._keys.load()
         except FileNotFoundError:
@@ -281,10 +279,10 @@ class Store:
         self.sealed.append(self._segment.index)
         self._segment.follow()
         if old := too_old(self._layout, self._keep, self._anchors):
-            # Recorded first: a segment that is missing without a row that says so was taken by somebody else.
+            # The removal is recorded first: if a segment is missing without such a row, somebody else took it.
             self._append([self._checkpoint("retention", {"removed": old})])
             self._proof.anchor(
                 "retention"
-            )  # signed, so that the row can be verified with the public key before anything is gone
+            )  # signed, so that the public key can verify the row before anything is removed
             for told in old:
                 remove_segment(self._layout.segment(told["segment"]), self._keep.archive)

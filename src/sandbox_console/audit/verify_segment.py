@@ -26,7 +26,7 @@ _COLUMNS = ", ".join(schema.COLUMNS)
 
 
 class Found(Struct):
-    """What the walk has found so far."""
+    """The findings of the walk so far."""
 
     rows: int = 0
     last: int = 0
@@ -58,7 +58,7 @@ class Log(Struct, frozen=True):
 
     layout: Layout
     by: Check
-    signed: Mapping[int, str]  # hashes that something outside the database proves, by seq
+    signed: Mapping[int, str]  # hashes that are proved outside of the database, by seq
 
     @property
     def mac(self) -> Callable[[bytes], bytes] | None:
@@ -109,7 +109,7 @@ async def walk_segment(log: Log, index: int, found: Found, *, newest: bool) -> N
 
 
 def _left(log: Log, index: int, found: Found, *, newest: bool = False) -> bool:
-    """Whether a console left the segment as damaged. A note of that without a valid signature is itself a problem."""
+    """Whether a console left the segment as damaged. Without a valid signature, its note is itself a problem."""
     left, problem = segments.read_signed(log.layout.quarantine(index), log.by)
     if problem:
         found.fail(problem)
@@ -122,7 +122,7 @@ def _note_altered(log: Log, index: int, told: Mapping[str, Any], found: Found) -
     opened = f"segment {index} was opened to be changed: "
     if told["altered"]:
         found.altered.append(opened + told["altered"])
-    # Every console that made a later form signs.
+    # Every console that writes a later form also signs.
     before, _ = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=found.form == 1)
     if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
         found.altered.append(opened + "its table carried is not as made")

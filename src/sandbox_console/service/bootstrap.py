@@ -60,7 +60,8 @@ async def open_console(
     hub = Hub()
     fleet = Fleet(found, KnownNames(paths.state / "names"), timeouts(config, found))
     trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
-    console = Console(config, fleet, trail, hub, own, secrets)
+    options = ["--config", str(paths.config_file)] if config_file is not None else []
+    console = Console(config, fleet, trail, hub, own, secrets, options)
     try:
         yield console
     finally:

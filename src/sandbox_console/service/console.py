@@ -13,6 +13,7 @@ from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Action, Exec, OpenShell, Quarantine, Release
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress_advice import advice
 from sandbox_console.model.event import Changed
@@ -47,8 +48,10 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
+from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
+from sandbox_console.service.sessions.shell_records import ShellRecords
 
 T = TypeVar("T")
 
@@ -62,8 +65,9 @@ class Console:
 
     def __init__(
         self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: OwnFolders | None = None,
-        secrets: Mapping[str, Secret] | None = None,
+        secrets: Mapping[str, Secret] | None = None, options: Sequence[str] = (),
     ) -> None:  # fmt: skip
+        """``options`` are those of the command line by which another process finds the same configuration."""
         self.config = config
         self.hub = hub
         self.fleet = fleet
@@ -88,9 +92,10 @@ class Console:
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
         self._sessions = OpenSessions(self.holds)
+        self._lost = LostShells(ShellRecords(state / "shells"), fleet, trail, self._vault, self.recordings, options)
         self._performer = Performer(
             self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
-            self._sessions.end,
+            self._lost, self._sessions.end,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
 
@@ -269,7 +274,13 @@ class Console:
         """Open a shell through the gate; its end is noted when it is closed."""
         return await self._begin(self._shell(request, consent))
 
+    async def end_lost_shells(self) -> int:
+        """End shells whose console was killed, and note their ends. Returns how many; looks once for each console."""
+        return 0 if self.read_only else await shielded(self._lost.look())
+
     async def _shell(self, request: OpenShell, consent: Consent) -> ShellSession:
+        if not self.read_only:
+            self._lost.look()
         session = await self._performer.shell(request, consent)
         self._sessions.add(session)
         return session
@@ -292,6 +303,7 @@ class Console:
             task.cancel()
         await asyncio.gather(*self._operations, return_exceptions=True)
         await self._sessions.close()
+        await self._lost.close()
         await self._stats.close()
         await self._watcher.close()
         await self._asks.close()

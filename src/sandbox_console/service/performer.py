@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from secrets import token_hex
 from typing import Any
 
 from msgspec import structs
@@ -46,7 +48,9 @@ from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard
 from sandbox_console.service.reads.name_changes import note_after, note_before
 from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.shell import ShellSession
+from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord
 
 NoteEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -56,9 +60,9 @@ class Performer:
 
     def __init__(
         self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
-        recordings: Recordings, holds: Holds, end_sessions: EndSessions,
+        recordings: Recordings, holds: Holds, lost: LostShells, end_sessions: EndSessions,
     ) -> None:  # fmt: skip
-        self._holds, self._end_sessions = holds, end_sessions
+        self._holds, self._lost, self._end_sessions = holds, lost, end_sessions
         self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
         self._vault, self._shares, self._recordings = vault, shares, recordings
 
@@ -139,24 +143,33 @@ class Performer:
         backend = await self._fleet.use(action.ref.backend, action.ref.host)
         name = request.target.name if request.target else ""
         recorder = await self._recordings.begin(action, name, permit.audit_id)
+        action = structs.replace(action, mark=token_hex(16))
+        recording = recorder.path.stem if recorder is not None else ""
+        record = ShellRecord(
+            audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._trail.actor,
+            began=time.time(), user=action.user, mark=action.mark, recording=recording,
+        )  # fmt: skip
+        held = await self._lost.hold(record)
         try:
             terminal = await backend.shell(permit, action, secrets)
         except BaseException:
             if recorder is not None:
                 await run_to_completion(recorder.discard())
+            await run_to_completion(self._lost.forget(held))
             raise
-        note_end = self._note_end(permit, request)
+        note_end = self._note_end(permit, request, held)
         session = ShellSession(
             action, permit.audit_id, terminal, self._vault.redactor, note_end, recorder, self._recordings
         )
         session.without = tuple(_lacking(request.target, secrets))
         return session
 
-    def _note_end(self, permit: Permit, request: Request) -> NoteEnd:
+    def _note_end(self, permit: Permit, request: Request, held: HeldRecord | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
             journal = await self._trail.journal()
             told = masked(body, self._vault.redactor.text)
             await journal.note(permit, request.backend, str(ref_of(request.action)), told)
+            await self._lost.forget(held)
 
         return note
 

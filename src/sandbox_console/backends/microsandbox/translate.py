@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from sandbox_console.backends.common.installation import ANOTHER, differ
+from sandbox_console.backends.common.installation import ANOTHER
 from sandbox_console.backends.microsandbox import labels as own
 from sandbox_console.backends.microsandbox import main_process, ports
 from sandbox_console.backends.microsandbox.boot_failure import Cause
@@ -99,7 +99,7 @@ def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None, *, 
 
     ``ours`` is the id of this installation: a sandbox of another console counts as somebody else's.
     """
-    anothers = differ(seen.labels.get(own.INSTALLATION, ""), ours)
+    anothers = seen.labels.get(own.INSTALLATION, "") != ours
     job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
     status = _status(seen, run, job, failed)
     over = not status.live and status is not Status.CREATED

@@ -73,6 +73,14 @@ class Secrets:
             return replace(one, problem=error.message, hint=error.hint)
         return replace(one, note=note)
 
+    async def learn(self) -> None:
+        """Read the values that take no program to read, so that `masked` hides them. What cannot be read is skipped."""
+        await self._vault.learn(self._vault.names, acting=False)
+
+    def masked(self, text: str) -> str:
+        """Return a text with the values that this process has read replaced."""
+        return self._vault.redactor.text(text)
+
     def leaks(self, paths: Sequence[Path] = ()) -> AsyncIterator[Leak | NotLooked]:
         """Search for secrets where none should be. Searching a running sandbox is an exec, and is recorded."""
         return self._scan.run(paths)
