@@ -54,7 +54,7 @@ def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence
         reason = sandbox.detail or (sandbox.exit.reason if sandbox.exit else "")
         return Verdict(f"it never ran: {reason or 'unknown why'}", evidence, sure=bool(reason))
     end = sandbox.exit or Exit()
-    killer = _killer(sandbox, entries)
+    killer = ended_by(sandbox, entries)
     if killer is not None:
         evidence = (*evidence, _row(killer))
     return _judged(sandbox, end, killer, happenings, evidence)
@@ -175,8 +175,8 @@ def _time_limit(sandbox: Sandbox, end: Exit) -> str:
     return ""
 
 
-def _killer(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> AuditEntry | None:
-    """The action of this console that ended it: an attempt that was allowed, right before the end."""
+def ended_by(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> AuditEntry | None:
+    """The action of a console that ended a sandbox: an attempt that was allowed, right before the end."""
     if sandbox.finished_at is None:
         return None
     for entry in sorted(entries, key=lambda one: -one.attempt.at_ns):

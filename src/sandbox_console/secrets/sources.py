@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from sandbox_console.errors import SecretError
 from sandbox_console.model import hosts
@@ -27,7 +27,7 @@ class SecretSource(Struct, frozen=True, kw_only=True):
     placeholder if the backend supports them and hosts are named, else a variable.
     """
 
-    source: str
+    source: str = field(name="from")
     inject: Inject | Literal["auto"] = "auto"
     hosts: tuple[str, ...] = ()
     timeout_s: float = 30.0

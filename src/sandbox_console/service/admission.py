@@ -102,7 +102,7 @@ class Admission:
         match action:
             case Create() | Update():
                 wrong = await self.problems(action.spec, *place_of(action))
-                if target is not None and target.spec is None:  # what another tool chose is not ours to judge
+                if target is not None and target.spec is None:  # another tool's choices are not ours to judge
                     wrong = differing(target, action.spec, wrong)
             case ChangeEgress() | DenyEgress():
                 wrong = rule_problems(action, allow_ip=self.policy.egress_ip)
@@ -123,5 +123,5 @@ class Admission:
         if target is None or target.spec is None or not target.spec.egress:
             return ""
         asked = await self._fleet.use(target.ref.backend, target.ref.host)
-        spec = structs.replace(target.spec, ports=(str(action.port),))  # the gateway's own is the guest's alone
+        spec = structs.replace(target.spec, ports=(str(action.port),))  # only the guest may use the gateway's own port
         return (await asyncio.to_thread(asked.validate, spec)).get("ports", "")

@@ -1,4 +1,4 @@
-"""The console: everything that a face may do, over every backend."""
+"""The console: everything that a face can do, over every backend."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ T = TypeVar("T")
 
 
 class Console:
-    """One console. Made by :func:`sandbox_console.service.open_console`, which closes it as well.
+    """One console. It is made, and closed, by :func:`sandbox_console.service.open_console`.
 
-    Reads go straight to the backends; every change goes through the gate. The console owns what it started:
-    closing a view ends nothing; closing the console cancels what is in flight and records that.
+    Reads go straight to the backends; every change goes through the gate. The console owns what it started. Closing a
+    view ends nothing; closing the console cancels what is in flight and records that.
     """
 
     def __init__(
@@ -136,17 +136,17 @@ class Console:
     async def find_all(
         self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
     ) -> Sequence[Found | ConsoleError]:
-        """What each NAME means, or why that is not known. Lists each host once for all. See ``Fleet.find``."""
+        """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
         return await self.fleet.find(names, changing=changing, only_answering=only_answering)
 
     async def refuse_held(self, name: str) -> None:
-        """Raise Conflict if a host that does not answer had this name: there would be two when it is back."""
+        """Raise Conflict if a host that does not answer had this name, as there would be two when it is back."""
         for health in await self.fleet.holders(name):
             text = f"{place(health)} does not answer and held {name!r}: {health.reason}"
             raise Conflict(text, hint="choose another name, or give --only-answering")
 
     def tell_once(self, health: BackendHealth) -> bool:
-        """Whether it was not yet reported that a backend cannot work here; from now on it counts as reported."""
+        """Whether it has yet to be reported that a backend cannot work here. From now on it counts as reported."""
         return self.fleet.names.tell_once((health.backend, health.host))
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
@@ -167,7 +167,7 @@ class Console:
         return (await self.fleet.use(backend, host)).capabilities()
 
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
-        """What a backend finds on the machine it works on; empty if it has nothing to check."""
+        """The results of a backend's checks of its machine; empty if it has nothing to check."""
         found = await self.fleet.use(backend, host)
         return await found.diagnose() if isinstance(found, Diagnosable) else ()
 
@@ -179,7 +179,7 @@ class Console:
         return await self._shares.ground()
 
     def watch(self) -> Subscription:
-        """Everything that changes, from the state as it is. Close it when done."""
+        """Subscribe to everything that changes, beginning with the current state. Close it when done."""
         self.denials.start()
         self._asks.start()
         if self.reload is not None:
@@ -197,11 +197,23 @@ class Console:
         self._gate.rules = self._admission.policy = config.policy
 
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
-        """Publish samples of these sandboxes, the running ones on screen, all the time, and of the others now and then.
+        """Publish samples of these sandboxes, the running ones on screen, continuously, and of the others at times.
 
-        ``rest_soon``: the others are sorted or filtered by their samples, too; see service/reads/stats_sweep.py.
+        ``rest_soon`` says that the list is sorted or filtered by samples, so the others are needed too; see
+        service/reads/stats_sweep.py.
         """
         self._stats.show(refs, rest_soon=rest_soon)
+
+    def sample_all(self) -> None:
+        """Publish samples of every running sandbox every few seconds from now on, for rules about them."""
+        self._stats.sample_all()
+
+    async def channel_secret(self, name: str) -> str:
+        """The value of a secret that a channel of ``[alerts]`` names. Raises SecretError, or UsageError for another."""
+        if all(name not in channel.secrets for channel in self.config.alerts.channels.values()):
+            raise UsageError(f"no alert channel uses the secret {name!r}")
+        [found] = await self._vault.resolve([name])
+        return found.value
 
     async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
         """Samples of one sandbox until it stops."""
@@ -210,25 +222,25 @@ class Console:
             yield stats
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of a sandbox's output: the bytes as they were written, but with known secrets masked."""
+        """Batches of a sandbox's output: the bytes as they were written, with known secrets masked."""
         return self._logs.read(ref, query)
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
-        """Actions on record, newest first."""
+        """Recorded actions, newest first."""
         return await self.trail.entries(query)
 
     async def audit_entry(self, seq: int) -> AuditEntry:
-        """One action on record. Raises NotFound."""
+        """One recorded action. Raises NotFound."""
         return await self.trail.entry(seq)
 
     async def verify(self) -> Verification:
-        """Walk the audit log's chain."""
+        """Verify the chain of the audit log."""
         return await self.trail.verify()
 
     # Before a change
 
     async def targets(self) -> Sequence[tuple[str, str]]:
-        """Where a sandbox can be made now: (backend, host), the default first."""
+        """Where a sandbox can currently be made: (backend, host), the default first."""
         known = list(self.hub.health.values()) if self._watcher.running else await self.health()
         healthy = [(health.backend, health.host) for health in known if health.ok]
         return sorted(healthy, key=lambda key: key[0] != self.config.backend)
@@ -250,7 +262,7 @@ class Console:
         return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
-        """What a spec may not intend: secrets that nothing restricts to their hosts, and egress that is too wide."""
+        """Warnings about a spec: secrets that nothing restricts to their hosts, and egress that is too wide."""
         return [*self.secrets.notes(spec, backend, host), *advice(spec.egress)]
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
@@ -301,7 +313,7 @@ class Console:
         return session
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start work that goes on when its caller is cancelled, until the console is closed. Raises UsageError then."""
+        """Start work that goes on if its caller is cancelled. Raises UsageError if the console is closed."""
         try:
             self.fleet.need_open()
         except UsageError:
@@ -332,5 +344,5 @@ class Console:
             await self.trail.close()
 
     async def _look(self, action: Exec, io: ExecIO) -> ActionResult:
-        """Run a command whose output is shown to nobody, so that it is not masked. The scan for leaks uses it."""
+        """Run a command whose output is not shown, and therefore not masked. The scan for leaks uses it."""
         return await self._performer.perform(action, Consent(), io, Operation(action), Redactor())

@@ -1,4 +1,4 @@
-"""Carries out an action: checked, recorded by the gate, done by a backend, and undone if nobody would learn of it."""
+"""Carries out an action: checks it, has the gate record it and a backend do it, and undoes it if its result is lost."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Performer:
         try:
             return await self._gate.run(request, effect, _row_end)
         except asyncio.CancelledError:
-            for ref in made:  # it existed already, and nobody had learned of it
+            for ref in made:  # it was made, but nobody knows of it
                 await run_to_completion(self._take_back(ref))
             raise
         finally:
@@ -132,7 +132,7 @@ class Performer:
 
         try:
             return await self._gate.run(request, effect, lambda made: (Outcome.OK, _opened(made), ""))
-        except BaseException:  # nobody got the session, so nobody else would end it
+        except BaseException:  # the caller has no session, so nobody else would end it
             for session in opened:
                 await session.close()
             raise
@@ -174,7 +174,7 @@ class Performer:
         return note
 
     async def _take_back(self, ref: SandboxRef) -> None:
-        """Remove what a create has made that was cancelled after its last step; this is recorded as a removal."""
+        """Remove the sandbox of a create that was cancelled after its last step. This is recorded as a removal."""
         action = Remove(ref, force=True)
         backend = await self._fleet.use(ref.backend, ref.host)
 
@@ -184,11 +184,11 @@ class Performer:
             note_after(self._fleet.names, action)
             return ActionResult(permit.audit_id, ref)
 
-        with suppress(ConsoleError):  # the cancellation is what is reported
+        with suppress(ConsoleError):  # only the cancellation is reported
             await self._gate.run(Request(action, ref.backend, None, Allow()), effect, _row_end)
 
     async def _give_workspace(self, request: Request) -> None:
-        """Refuse a workspace that no guest may have by now; note an allowed one before it is given."""
+        """Refuse a workspace that no guest may have, and store an allowed one before it is given."""
         action, spec = request.action, _spec_of(request)
         if spec is None:
             return

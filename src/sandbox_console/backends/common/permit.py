@@ -45,7 +45,7 @@ class _Permitted:
 def permitted(backend: Backend) -> Backend:
     """Return the backend; every changing method raises TypeError if it is called without a Permit."""
     names = {name for name in dir(backend) if not name.startswith("_") and _is_method(backend, name)}
-    # A class of its own with all methods in it: from Python 3.12 on, a Protocol is looked up in the class.
+    # It is a class of its own with all methods: from Python 3.12 on, a Protocol is looked up in the class.
     members: dict[str, object] = {name: _checked(name) if name in CHANGING else _passed(name) for name in names}
     return cast(Backend, type(f"Permitted{type(backend).__name__}", (_Permitted,), members)(backend))
 

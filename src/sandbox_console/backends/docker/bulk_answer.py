@@ -1,8 +1,8 @@
 """Reads large amounts of data from an engine's Unix socket without the HTTP client.
 
-An engine sends a log with one chunk per line. aiohttp passes on each one by itself: a million took it 4 s of CPU, and
-this module 0.9 s. A file comes in pieces of 32 KiB, each of which would wake the event loop, so a separate thread reads
-them and removes the transfer coding.
+An engine sends a log with one chunk per line. aiohttp passes each one on by itself: a million chunks took it 4 s of
+CPU, and this module 0.9 s. A file arrives in pieces of 32 KiB, each of which would wake the event loop, so a separate
+thread reads them and removes the transfer coding.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 _CHUNK_MOST = 16 << 20
-"""Bytes of a chunk; Go's server sends what is written at once, 32 KiB or less."""
+"""The largest chunk in bytes. Go's server sends what is written at once, which is 32 KiB or less."""
 _SIZE_MOST = 64
 _SIZES_MOST = 1 << 14
 _HEAD_MOST = 1 << 16
 BLOCK = 1 << 20
 _DENSE = 1 << 15
-"""Fewer bytes than that at once are small writes of the engine."""
+"""If fewer bytes than this arrive at once, the engine is making small writes."""
 _NAP_S = 0.0005
-"""How long a reader of small writes leaves them to gather: to be woken for each line costs both sides a third more CPU,
-and the 200 lines or so that the socket holds last the engine for a millisecond."""
+"""Seconds that a reader waits for small writes to gather.
+
+Waking up for each line takes both sides a third more CPU. The socket holds about 200 lines, which the engine writes in
+a millisecond.
+"""
 
 
 async def blocks(chunks: AsyncIterator[bytes], size: int = BLOCK) -> AsyncGenerator[bytes, None]:
-    """The bytes in pieces of at least ``size``: each piece costs a hop between threads on its way out."""
+    """The bytes in pieces of at least ``size``, as each piece has to pass from one thread to another."""
     held, count = list[bytes](), 0
     async for chunk in chunks:
         held.append(chunk)
@@ -61,7 +64,7 @@ async def get(place: str, target: str) -> AsyncIterator[tuple[int, AsyncGenerato
 
 
 class _Answer:
-    """A connection that a thread reads: one block ahead, waking the loop only for a full block or the end."""
+    """A connection that a thread reads one block ahead. It wakes the loop only for a full block or at the end."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -94,13 +97,13 @@ class _Answer:
         return int(status[:3]), {name.lower(): value.strip() for name, _, value in pairs}
 
     async def blocks(self, body: _Body) -> AsyncGenerator[bytes, None]:
-        """The body in full blocks, but for the last one. Raises ConnectionError if it is not whole."""
+        """The body in full blocks, except for the last one. Raises ConnectionError if the body is incomplete."""
         while found := await (self._ahead or self._run(self._block, body)):
             self._ahead = self._run(self._block, body)
             yield found
 
     def _block(self, body: _Body) -> bytes:
-        """The next block, in the thread; empty after the last one."""
+        """Read the next block, in the thread; empty after the last one."""
         first, self._rest = self._rest, b""
         parts = [body.feed(first)] if first else []
         count, flags = sum(map(len, parts)), 0
@@ -120,7 +123,7 @@ class _Answer:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
 
     def close(self) -> None:
-        """Hang up: the thread, which waits for the engine, ends at once and closes the socket itself."""
+        """Hang up. The thread, which waits for the engine, then ends at once and closes the socket itself."""
         if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
             self._ahead.exception()  # nobody needs it any more
         with suppress(OSError):  # it is not connected
@@ -130,7 +133,7 @@ class _Answer:
 
 
 def _body(headers: Mapping[str, str]) -> _Body:
-    """The body by RFC 9112, 6.3: in chunks, of the length in the headers, or up to the connection's end."""
+    """The decoder of a body (RFC 9112, 6.3): in chunks, of the length in the headers, or until the connection ends."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return Dechunker()
     length = headers.get("content-length", "")
@@ -138,21 +141,21 @@ def _body(headers: Mapping[str, str]) -> _Body:
 
 
 class _Body(Protocol):
-    """Removes a transfer coding from what is read; ``ended`` is true once nothing more belongs to the body."""
+    """Removes a transfer coding from bytes that were read; ``ended`` is true once the body is complete."""
 
     ended: bool
 
     def feed(self, data: bytes) -> bytes:
-        """The part of the body in the next bytes that are read. Raises ConnectionError."""
+        """Decode the next bytes, and return the part of the body in them. Raises ConnectionError."""
         ...
 
     def end(self) -> None:
-        """The connection has ended. Raises ConnectionError if the body has not."""
+        """Handle the connection's end. Raises ConnectionError if the body is incomplete."""
         ...
 
 
 class _OfLength:
-    """A body of a known length in bytes, or up to the connection's end (None)."""
+    """A body of a known length in bytes, or until the connection ends (None)."""
 
     def __init__(self, length: int | None) -> None:
         self.ended = length == 0
@@ -168,22 +171,22 @@ class _OfLength:
         return data
 
     def end(self) -> None:
-        """The connection has ended. Raises ConnectionError if bytes are missing."""
+        """Handle the connection's end. Raises ConnectionError if bytes are missing."""
         if self._left:
             raise ConnectionResetError("the answer is not whole")
 
 
 class Dechunker:
-    """Removes chunked transfer coding (RFC 9112, 7.1); ``ended`` is true once the last chunk has come."""
+    """Removes chunked transfer coding (RFC 9112, 7.1); ``ended`` is true once the last chunk has arrived."""
 
     def __init__(self) -> None:
         self.ended = False
-        self._rest = b""  # the beginning of a size
-        self._left = 0  # of a chunk, with the two bytes that end it
-        self._sizes: dict[bytes, int] = {}  # parsing each anew takes a third of the time
+        self._rest = b""  # an incomplete size
+        self._left = 0  # what is left of a chunk, including the two bytes that end it
+        self._sizes: dict[bytes, int] = {}  # parsing each again takes a third of the time
 
     def feed(self, data: bytes) -> bytes:
-        """The data of the chunks that are here now. Raises ConnectionError for anything that is not in this coding."""
+        """The data of the chunks that have arrived. Raises ConnectionError for anything that is not in this coding."""
         data = self._rest + data if self._rest else data
         at, end = min(self._left, len(data)), len(data)
         parts = [data[: max(0, min(self._left - 2, end))]]
@@ -205,7 +208,7 @@ class Dechunker:
         return b"".join(parts)
 
     def end(self) -> None:
-        """The connection has ended. Raises ConnectionError if the last chunk has not come."""
+        """Handle the connection's end. Raises ConnectionError if the last chunk is missing."""
         if not self.ended:
             raise ConnectionResetError("the answer is not whole")
 

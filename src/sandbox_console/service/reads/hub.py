@@ -1,4 +1,7 @@
-"""Passes events to viewers in bounded queues: states of a sandbox coalesce, output drops its oldest part."""
+"""Passes events to viewers through bounded queues.
+
+States of a sandbox replace each other; output drops its oldest part.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Subscription:
             self._acted.append(event)
         else:
             key = _key(event)
-            self._states.pop(key, None)  # the newest state stands last, after what it may depend on
+            self._states.pop(key, None)  # the newest state comes last, after what it may depend on
             self._states[key] = event
         self._ready.set()
 

@@ -1,4 +1,4 @@
-"""Recorded shells: started if the configuration says so, masked, hashed into the audit log, and played."""
+"""Makes and reads recordings of shells: masked, with their hash in the audit log."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Recordings:
         return writer
 
     async def end(self, writer: Writer) -> Recorded:
-        """Finish a recording and mask the whole file, because typed secrets come one character at a time."""
+        """Finish a recording and mask the whole file, because typed secrets arrive one character at a time."""
         return await writer.end(self._redactor.across)
 
     async def end_lost(self, id_: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Recordings:
 
 
 def not_recorded(why: str) -> ConsoleError:
-    """The error of a shell that must be recorded but cannot be."""
+    """The error for a shell that must be recorded but cannot be."""
     return ConsoleError(
         f"the shell cannot be recorded: {why}", hint='free some space, or set recording.mode = "best-effort"'
     )

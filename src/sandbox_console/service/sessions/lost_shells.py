@@ -1,4 +1,4 @@
-"""Ends shells whose console was killed, and notes their end in the audit log: what that console could not do."""
+"""Ends shells whose console was killed, and notes their end in the audit log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REASON = "the process that held it was killed"
 
 
 class LostShells:
-    """Looks for such shells once for a console, when that is about to change something."""
+    """Looks for such shells once for each console, when it is about to change something."""
 
     def __init__(
         self, records: ShellRecords, fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings,
@@ -37,7 +37,7 @@ class LostShells:
         self._looking: asyncio.Task[int] | None = None
 
     async def hold(self, record: ShellRecord) -> HeldRecord | None:
-        """Keep a record of a shell that is about to be opened. None on a full disk: then only this console ends it."""
+        """Keep a record of a shell that is about to be opened; None on a full disk, when only this console ends it."""
 
         def begin() -> HeldRecord:
             guard.hold_shell(self._options)
@@ -54,19 +54,19 @@ class LostShells:
         return None
 
     async def forget(self, held: HeldRecord | None) -> None:
-        """The end is on record."""
+        """Remove the record of a shell whose end is recorded."""
         if held is not None:
             await asyncio.to_thread(held.remove)
         guard.shell_ended()
 
     def look(self) -> asyncio.Task[int]:
-        """Begin, once. The task gives how many were ended."""
+        """Start looking, once. The task returns how many were ended."""
         if self._looking is None:
             self._looking = asyncio.create_task(self._end_all())
         return self._looking
 
     async def close(self) -> None:
-        """Stop: what is left is left to the next console."""
+        """Stop. The remaining ones are left to the next console."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -76,11 +76,11 @@ class LostShells:
         return sum(await asyncio.gather(*(self._end(one) for one in lost)))
 
     async def _end(self, held: HeldRecord) -> int:
-        """End one. It is left to the next console if its backend does not answer, or the end cannot be recorded."""
+        """End one shell. It is left to the next console if its backend is silent or the end cannot be recorded."""
         try:
             record = await asyncio.to_thread(held.read)
             ref = parse_ref(record.ref)
-        except (OSError, ValueError):  # damaged: nothing can be found by it
+        except (OSError, ValueError):  # damaged: it identifies nothing
             await asyncio.to_thread(held.remove)
             return 0
         if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
@@ -121,7 +121,7 @@ class LostShells:
         except (BackendUnreachable, AuditUnavailable):
             raise
         except NotFound:
-            return {}  # removed since, with everything in it
+            return {}  # removed meanwhile, with everything in it
         except ConsoleError as error:
             return {"error": error.message}
         except Exception as error:  # noqa: BLE001 - a bug of a backend's is told in the note, like any other failure

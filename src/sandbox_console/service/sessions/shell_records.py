@@ -1,4 +1,4 @@
-"""What is kept on disk of each open shell, so that a later console can end it and note its end."""
+"""Stores a record of each open shell, so that a later console can end it and note its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _MOST = 64 * 1024
 
 
 class ShellRecord(Struct, frozen=True, kw_only=True):
-    """One shell: its row in the audit log, its sandbox, and by what its processes are found. ``began`` is Unix time."""
+    """One shell: its row in the audit log, its sandbox, and a mark of its processes.
+
+    ``began`` is in seconds since the epoch.
+    """
 
     audit_id: int
     ref: str
@@ -30,7 +33,7 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
 
 
 class HeldRecord:
-    """A record of this process's. Its lock says that the process lives, and the kernel releases it in any case."""
+    """A record of this process. Its lock shows that the process is alive, and the kernel releases it in any case."""
 
     def __init__(self, place: ProcessFolder, id_: str, lock: int) -> None:
         self.id = id_
@@ -47,7 +50,7 @@ class HeldRecord:
         os.rename(fresh, f"{self.id}.json", src_dir_fd=self._place.fd, dst_dir_fd=self._place.fd)
 
     def read(self) -> ShellRecord:
-        """Read it. Raises OSError, ValueError for a damaged one."""
+        """Read the record. Raises OSError; ValueError if it is damaged."""
         file = os.open(f"{self.id}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._place.fd)
         try:
             return msgspec.json.decode(os.read(file, _MOST), type=ShellRecord)
@@ -55,7 +58,7 @@ class HeldRecord:
             os.close(file)
 
     def remove(self) -> None:
-        """The end is on record, so nobody has to look for it. Safe to call twice."""
+        """Remove the record, as the end is recorded. Safe to call twice."""
         if self._lock >= 0:
             with suppress(FileNotFoundError):
                 os.unlink(f"{self.id}.json", dir_fd=self._place.fd)
@@ -63,7 +66,7 @@ class HeldRecord:
             self.let_go()
 
     def let_go(self) -> None:
-        """Leave it to the next console. Safe to call twice."""
+        """Leave the record to the next console. Safe to call twice."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -77,7 +80,7 @@ class ShellRecords:
         self.folder = folder
 
     def begin(self) -> HeldRecord:
-        """A new record, of this process, with nothing in it yet. Raises OSError."""
+        """A new, empty record of this process. Raises OSError."""
         place = ProcessFolder(str(self.folder), make=True)
         try:
             while (lock := place.take(id_ := secrets.token_hex(6))) is None:
