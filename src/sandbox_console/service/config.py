@@ -179,7 +179,7 @@ def find_paths(config_file: Path | None = None) -> Paths:
 
 
 def load(paths: Paths, *, required: bool = False) -> Config:
-    """Read the file and the environment. Raises ConfigError, with the file, the line, the key and the nearest known key."""
+    """Read the file and the environment. Raises ConfigError, with the file, the line, the key and the nearest one."""
     text = _read(paths.config_file, required=required)
     data = _parsed(paths.config_file, text)
     where = str(paths.config_file)

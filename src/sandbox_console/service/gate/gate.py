@@ -80,7 +80,7 @@ Facts = Callable[[T], tuple[Outcome, Mapping[str, Any], str]]
 
 
 class Gate:
-    """The gate. Nothing is changed except through :meth:`run`. ``rules`` are replaced when the configuration changes."""
+    """The gate. Nothing is changed except through :meth:`run`. ``rules`` follow the configuration."""
 
     def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None], rules: Rules) -> None:
         self.rules = rules
