@@ -15,7 +15,7 @@ from sandbox_console.audit.open_segment import OpenSegment
 from sandbox_console.audit.reserve import Reserve
 
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
-CHANGED, UNANCHORED, FOREIGN = "log-changed", "anchors-missing", "anchors-changed"
+CHANGED, UNANCHORED, FOREIGN, REWRITTEN = "log-changed", "anchors-missing", "anchors-changed", "pages-changed"
 """What a checkpoint records because no later verification could notice it."""
 
 

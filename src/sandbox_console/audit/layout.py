@@ -14,6 +14,9 @@ _NOTE_MOST = 1 << 20
 _MOST = {"reserve": 64 << 20, "anchors.jsonl": 256 << 20}
 """The most bytes of other files that are read whole: the reserve has 8 MiB, an anchor about 300 bytes."""
 
+_MOST_BY_SUFFIX = {".json": _NOTE_MOST, ".pages": 64 << 20}
+"""The same by suffix: a page of a segment takes 32 bytes."""
+
 
 class Layout(Struct, frozen=True):
     """The log whose first segment is ``first``; the segment with the highest index is the one being written."""
@@ -50,6 +53,11 @@ class Layout(Struct, frozen=True):
     def head(self) -> Path:
         """A copy of the last row and the newest anchor, written after each append."""
         return self.folder / "head.json"
+
+    @property
+    def pages(self) -> Path:
+        """A digest of each page of the newest segment."""
+        return self.first.with_suffix(".pages")
 
     @property
     def reserve(self) -> Path:
@@ -89,7 +97,7 @@ class Layout(Struct, frozen=True):
                 continue
             if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
                 return f"{path.name} is not a file"
-            most = _MOST.get(path.name, _NOTE_MOST if path.suffix == ".json" else found.st_size)
+            most = _MOST.get(path.name, _MOST_BY_SUFFIX.get(path.suffix, found.st_size))
             if found.st_size > most:
                 what = "a note" if path.suffix == ".json" else "one"
                 return f"{path.name} has {found.st_size} bytes, and {what} of ours never {most}"

@@ -111,10 +111,15 @@ class OpenSegment:
         found = os.statvfs(self.layout.folder)
         return found.f_bavail * found.f_frsize
 
-    def checkpoint(self) -> None:
-        """Move the write-ahead log into the file, as far as readers permit."""
+    def checkpoint(self) -> int:
+        """Move the write-ahead log into the file, as far as no reader prevents it.
+
+        Returns the number of its frames; -1 if that is not possible.
+        """
         with suppress(sqlite3.Error, AuditUnavailable):
-            self.there().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            _, frames, _ = self.there().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            return int(frames)
+        return -1
 
     def size(self) -> int:
         """The size of the database in bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import uuid
 from contextlib import closing
@@ -203,6 +204,14 @@ def _objects(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
     found = connection.execute("SELECT name, type, sql FROM sqlite_schema").fetchall()
     return {name: (type_, _plain(sql or "")) for name, type_, sql in found
             if not (type_ == "index" and sql is None) and not (type_ == "table" and sql in _STATISTICS)}  # fmt: skip
+
+
+def statistics(connection: sqlite3.Connection) -> str:
+    """SHA-256 of what `ANALYZE` left, in hex; empty if there is nothing."""
+    found = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
+    names = [name for name, sql in found if sql in _STATISTICS]
+    content = [connection.execute(f"SELECT * FROM {name}").fetchall() for name in names]  # noqa: S608
+    return hashlib.sha256(repr(content).encode()).hexdigest() if names else ""
 
 
 def carried(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:

@@ -17,6 +17,7 @@ from sandbox_console.audit import rows, schema
 from sandbox_console.audit.anchors import Anchors, Check, sealed_text, sync_folder
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.page_digests import content_of
 from sandbox_console.audit.rows import Place
 
 _SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26
@@ -67,9 +68,15 @@ def follow_on(db: sqlite3.Connection, layout: Layout, index: int, anchors: Ancho
     carried = sorted(schema.open_attempts(db))
     told = {"segment": index, "console": head.console, "first_seq": head.first_seq, "last_seq": last, "rows": count,
             "genesis": head.genesis.hex(), "last_hash": digest.hex(), "sealed_at_ns": time.time_ns(),
-            "carried": fingerprint(carried)}  # fmt: skip
+            "carried": fingerprint(carried), "sha256": digest_of(db)}  # fmt: skip
     write_signed(layout.manifest(index), told, anchors)
     make(layout.segment(index + 1), schema.Head(head.console, index + 1, digest, last + 1, tuple(carried)))
+
+
+def digest_of(db: sqlite3.Connection) -> str:
+    """SHA-256 of a segment's whole file, in hex; empty if it is too large."""
+    content = content_of(db)
+    return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
 def fingerprint(carried: Sequence[Sequence[Any]]) -> str:

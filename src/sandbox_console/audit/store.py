@@ -9,11 +9,12 @@ from typing import Any
 
 from sandbox_console.audit import chain, rows, schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
-from sandbox_console.audit.end_proof import UNANCHORED, EndProof
+from sandbox_console.audit.end_proof import REWRITTEN, UNANCHORED, EndProof
 from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock
 from sandbox_console.audit.open_segment import ROOM, SQLITE_FULL, OpenSegment, busy, unavailable
+from sandbox_console.audit.page_digest_writer import PageDigests
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.audit.retention import Keep, remove_segment, too_old
 from sandbox_console.audit.rows import Draft, Row
@@ -21,6 +22,7 @@ from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
 
 CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
+MOST_TOLD = 20  # pages that are named in a row
 URGENT_WORK = "stop, kill, pause, resume and egress deny still work and are recorded"
 
 
@@ -45,6 +47,7 @@ class Store:
         self._lock.waits = waits
         self._appends = 0
         self._segment = OpenSegment(layout, anchors, self._left)
+        self._pages = PageDigests(layout, self._segment, self._keys)
         self._proof = EndProof(layout, self._segment, anchors, self._reserve, self._tell)
         try:
             with self._lock.held():
@@ -53,6 +56,7 @@ class Store:
                 self._reserve.fill()
                 if missing := self._proof.missing():
                     self._append([self._checkpoint(UNANCHORED, missing)])
+                self._tell_changed_pages()
                 self._proof.begin()
         except BaseException as error:
             self._segment.let_go()
@@ -90,6 +94,8 @@ class Store:
             self._segment.follow()
             self._drain_if_free()
             self._proof.anchor(why)
+            if why == "time":
+                self._note_pages()
 
     def settle(self) -> None:
         """Move the rest of a sealed segment's write-ahead log into its file, if a reader prevented that before."""
@@ -109,7 +115,7 @@ class Store:
                     self._segment.follow()
                     self._drain_if_free()
                     self._proof.anchor("session")
-                self._segment.checkpoint()
+                self._note_pages()
                 self._segment.let_go()
         finally:
             self._lock.release()
@@ -229,6 +235,20 @@ class Store:
     def _tell(self, action: str, body: dict[str, Any]) -> None:
         self._commit(rows.chained([self._checkpoint(action, body)], rows.head(self._segment.there()), self._mac))
 
+    def _tell_changed_pages(self) -> None:
+        """Record that the file was changed where no row is, because the next digests would hide it."""
+        pages: list[int] = []
+        with suppress(sqlite3.Error, OSError, ValueError):
+            pages = self._pages.changed()
+        if pages:
+            body = {"file": self._layout.segment(self._segment.index).name, "pages": pages[:MOST_TOLD]}
+            self._append([self._checkpoint(REWRITTEN, body | {"count": len(pages)})])
+
+    def _note_pages(self) -> None:
+        """Checkpoint, and write the digests of the pages. Without them verify() compares less."""
+        with suppress(sqlite3.Error, OSError, ValueError, AuditUnavailable):
+            self._pages.update()
+
     def _keep_up(self, last: Row) -> None:
         """Do the work after a commit. The rows are safe by now, so no problem here may reach the caller."""
         with suppress(sqlite3.Error, OSError, AuditUnavailable):
@@ -236,7 +256,7 @@ class Store:
                 self._proof.anchor("count")
             if self._appends >= CHECKPOINT_EVERY:
                 self._appends = 0
-                self._segment.checkpoint()
+                self._note_pages()
                 self._reserve.fill()
             if self._segment.size() > self._keep.segment_bytes:
                 self._rotate()

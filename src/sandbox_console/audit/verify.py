@@ -69,7 +69,7 @@ def _result(found: Found, signed: Sequence[Anchor], limits: tuple[str, ...]) -> 
     return Verification(
         not found.problem, found.rows, found.head.hex() if found.rows else "", found.first_bad, found.problem,
         max(0, found.attempts - found.ends), found.unknown, limits, segments=found.segments, anchors=len(signed),
-        anchored_at=signed[-1].at_ns / 1e9 if signed else None,
+        anchored_at=signed[-1].at_ns / 1e9 if signed else None, compared=found.compared,
     )  # fmt: skip
 
 

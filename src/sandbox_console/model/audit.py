@@ -96,7 +96,8 @@ class AuditQuery(Struct, frozen=True):
 class Verification(Struct, frozen=True):
     """The result of checking the whole log. ``first_bad`` is the first invalid row.
 
-    ``limits`` lists what the check could not find out; ``anchored_at`` is when the newest anchor was signed.
+    ``limits`` is what the check could not find out; ``anchored_at`` is when the newest anchor was signed.
+    ``compared`` is the number of segments of which every byte was compared with what a console left.
     """
 
     ok: bool
@@ -110,6 +111,7 @@ class Verification(Struct, frozen=True):
     segments: int = 0
     anchors: int = 0
     anchored_at: float | None = None
+    compared: int = 0
 
 
 class AuditSelection(Struct, frozen=True):

@@ -70,6 +70,18 @@ class AuditChanged(Struct, frozen=True):
     reason: str
 
 
+class ConfigChanged(Struct, frozen=True):
+    """The configuration's file has changed. With a ``problem`` it cannot be used, and the one before stays in force.
+
+    ``now`` are the tables whose changes apply at once, ``later`` those that apply from the next start on.
+    """
+
+    problem: str = ""
+    hint: str = ""
+    now: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+
+
 class Gap(Struct, frozen=True):
     """``count`` events were dropped for this viewer, because it was slow."""
 
@@ -77,4 +89,4 @@ class Gap(Struct, frozen=True):
 
 
 BackendEvent = Listed | Changed | Removed | HealthChanged
-Event = Listed | Changed | Removed | HealthChanged | Sampled | Denied | Acted | AuditChanged | Gap
+Event = Listed | Changed | Removed | HealthChanged | Sampled | Denied | Acted | AuditChanged | ConfigChanged | Gap

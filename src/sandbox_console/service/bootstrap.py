@@ -48,10 +48,14 @@ async def open_console(
     for this process only. Raises ConfigError, SecretError.
     """
     paths = find_paths(config_file)
+
+    def read() -> Config:
+        refuse_config(paths)
+        return restricted(load(paths, required=config_file is not None), read_only=read_only)
+
     refuse_config(paths)
-    config = config or load(paths, required=config_file is not None)
-    if read_only:
-        config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
+    follows = config is None
+    config = read() if config is None else restricted(config, read_only=read_only)
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
     refuse_strangers("the state folder", paths.state)
@@ -62,10 +66,19 @@ async def open_console(
     trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
     options = ["--config", str(paths.config_file)] if config_file is not None else []
     console = Console(config, fleet, trail, hub, own, secrets, options)
+    if follows:
+        console.follow_config(paths.config_file, read)
     try:
         yield console
     finally:
         await console.close()
+
+
+def restricted(config: Config, *, read_only: bool) -> Config:
+    """The configuration, with a policy that forbids every change if ``read_only``."""
+    if not read_only:
+        return config
+    return structs.replace(config, policy=structs.replace(config.policy, read_only=True))
 
 
 def last_names() -> set[str]:

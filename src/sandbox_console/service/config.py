@@ -25,6 +25,7 @@ from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
 from sandbox_console.service import alert_options
 from sandbox_console.service.alert_options import AlertOptions
+from sandbox_console.service.config_lines import line_of
 from sandbox_console.service.server_options import ApiOptions, McpOptions, ServeTable, template_problem
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -178,12 +179,23 @@ def find_paths(config_file: Path | None = None) -> Paths:
 
 
 def load(paths: Paths, *, required: bool = False) -> Config:
-    """Read the file and the environment. Raises ConfigError, with the file, the key and the nearest known key."""
-    data = _read(paths.config_file, required=required)
+    """Read the file and the environment. Raises ConfigError, with the file, the line, the key and the nearest one."""
+    text = _read(paths.config_file, required=required)
+    data = _parsed(paths.config_file, text)
     where = str(paths.config_file)
     for key, value in _environment().items():
         _put(data, key.lower().split("__"), value)
         where = f"{paths.config_file} with {_PREFIX}{key}"
+    try:
+        return _checked(data, where)
+    except ConfigError as error:
+        if line := line_of(text, error.message.removeprefix(where)):
+            error.message = error.message.replace(where, f"{where}, line {line}", 1)
+            error.args = (error.message,)
+        raise
+
+
+def _checked(data: dict[str, Any], where: str) -> Config:
     _refuse_unknown(data, Config, "", where)
     try:
         config = msgspec.convert(data, Config)
@@ -193,19 +205,26 @@ def load(paths: Paths, *, required: bool = False) -> Config:
     return config
 
 
-def _read(path: Path, *, required: bool) -> dict[str, Any]:
+def _read(path: Path, *, required: bool) -> str:
     try:
         refuse_strangers("the configuration", path)
-        return tomllib.loads(_bytes(path).decode("utf-8"))
+        return _bytes(path).decode("utf-8")
     except FileNotFoundError:
         if required:
             raise ConfigError(f"{path} is not there", hint="name a config file that exists") from None
-        return {}
+        return ""
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}", hint=f"see its owner and mode: ls -ld {path}"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML, in UTF-8") from None
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML, in UTF-8") from None
 
 

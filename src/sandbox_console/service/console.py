@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
@@ -25,6 +26,7 @@ from sandbox_console.policy.rules import Decision
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.config import Config
+from sandbox_console.service.config_reload import LIVE, ConfigReload
 from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.holds import Holds
@@ -87,7 +89,7 @@ class Console:
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
-        gate = Gate(trail, self._vault, hub.publish, config.policy)
+        self._gate = gate = Gate(trail, self._vault, hub.publish, config.policy)
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
@@ -98,6 +100,7 @@ class Console:
             self._lost, self._sessions.end,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
+        self.reload: ConfigReload | None = None
 
     # Reads
 
@@ -179,7 +182,19 @@ class Console:
         """Subscribe to everything that changes, beginning with the current state. Close it when done."""
         self.denials.start()
         self._asks.start()
+        if self.reload is not None:
+            self.reload.start()
         return self.hub.subscribe()
+
+    def follow_config(self, path: Path, load: Callable[[], Config]) -> None:
+        """Read the configuration again when the file changes, once somebody watches. ``load`` raises ConfigError."""
+        self.reload = ConfigReload(path, load, self.config, self._adopt, self.hub.publish)
+
+    def _adopt(self, config: Config) -> None:
+        """Use the parts of a configuration that apply at once."""
+        self.config = structs.replace(self.config, **{name: getattr(config, name) for name in LIVE})
+        self._vault.adopt(config.secrets)
+        self._gate.rules = self._admission.policy = config.policy
 
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Publish samples of these sandboxes, the running ones on screen, continuously, and of the others at times.
@@ -316,6 +331,8 @@ class Console:
         await asyncio.gather(*self._operations, return_exceptions=True)
         await self._sessions.close()
         await self._lost.close()
+        if self.reload is not None:
+            await self.reload.close()
         await self._stats.close()
         await self._watcher.close()
         await self._asks.close()

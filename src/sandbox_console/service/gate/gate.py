@@ -80,10 +80,10 @@ Facts = Callable[[T], tuple[Outcome, Mapping[str, Any], str]]
 
 
 class Gate:
-    """The gate. Nothing is changed except through :meth:`run`."""
+    """The gate. Nothing is changed except through :meth:`run`. ``rules`` follow the configuration."""
 
     def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None], rules: Rules) -> None:
-        self._rules = rules
+        self.rules = rules
         self._trail = trail
         self._vault = vault
         self._publish = publish
@@ -190,7 +190,7 @@ class Gate:
     async def _secrets(self, request: Request) -> list[ResolvedSecret]:
         """Resolve the secrets. To enter a sandbox, those readable here suffice, unless the policy requires all."""
         names = self._secret_names(request)
-        if not (self._rules.enter_without_secrets and request.action.verb in ("exec", "shell")):
+        if not (self.rules.enter_without_secrets and request.action.verb in ("exec", "shell")):
             return await self._vault.resolve(names)
         found: list[ResolvedSecret] = []
         for name in names:
@@ -216,7 +216,7 @@ class Gate:
         told = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
         words = None
         if self._unread(request):  # the row's end has them, masked, once the values are read
-            words = Words(told, self._key, self._rules.hash_words_from)
+            words = Words(told, self._key, self.rules.hash_words_from)
             told = words.body
         mask = self._mask(request)
         return mask(target_of(request.action)), masked(told, mask), words
@@ -229,7 +229,7 @@ class Gate:
     def _names(self, request: Request) -> list[str]:
         """The secrets whose values may be in the words: the sandbox's own, and all others if the policy says so."""
         own = self._secret_names(request)
-        return own if self._rules.hash_words_for == "own" else list(dict.fromkeys([*own, *self._vault.names]))
+        return own if self.rules.hash_words_for == "own" else list(dict.fromkeys([*own, *self._vault.names]))
 
     def _unread(self, request: Request) -> bool:
         """Whether the value of one of these is not known yet."""

@@ -48,6 +48,11 @@ class Vault:
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
+    def adopt(self, table: Mapping[str, SecretSource]) -> None:
+        """Use another table. Values that are known stay masked; those with another source are read again."""
+        self._known -= {name for name in self._known if table.get(name) != self.table.get(name)}
+        self.table = {**table, **{name: self.table[name] for name in self._given}}
+
     def give(self, name: str, secret: Secret) -> None:
         """Add a secret by value. Raises SecretError for one that cannot be kept, Conflict for a different value."""
         if name in self._given and self._given[name] != secret:

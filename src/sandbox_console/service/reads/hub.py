@@ -14,6 +14,7 @@ from sandbox_console.model.event import (
     Acted,
     AuditChanged,
     Changed,
+    ConfigChanged,
     Denied,
     Event,
     Gap,
@@ -81,7 +82,7 @@ class Hub:
         self._denied: dict[SandboxRef, Denied] = {}
         self._listeners: list[Callable[[Event], object]] = []
         self._viewers: set[Subscription] = set()
-        self._audit = AuditChanged("")
+        self._told: dict[type[Event], Event] = {AuditChanged: AuditChanged("")}
 
     def publish(self, event: Event) -> None:
         """Store an event and pass it to every viewer."""
@@ -98,7 +99,8 @@ class Hub:
     def subscribe(self) -> Subscription:
         """A new viewer, which first gets the state so far."""
         viewer = Subscription(self._viewers.discard)
-        viewer.put(self._audit)
+        for told in self._told.values():
+            viewer.put(told)
         for health in self.health.values():
             viewer.put(HealthChanged(health))
         for sandbox in self.sandboxes.values():
@@ -126,8 +128,8 @@ class Hub:
                 self._denied[ref] = event
             case HealthChanged(health):
                 self.health[health.backend, health.host] = health
-            case AuditChanged():
-                self._audit = event
+            case AuditChanged() | ConfigChanged():
+                self._told[type(event)] = event
             case Sampled() | Acted() | Gap():
                 pass
             case _:
