@@ -3,7 +3,8 @@
 Run: git worktree add /tmp/before 545d69b && (cd /tmp/before && scripts/setup test)
      python benchmarks/pairs.py /tmp/before [pairs]
 
-Each checkout is run by its own .venv, so that nothing of the other is imported. Which of the two is first changes from
+Each checkout is run by its own .venv, so that nothing of the other is imported, and with its bytecode, as an installed
+program is. Which of the two is first changes from
 pair to pair. A row has the medians of both, and the middle, least and greatest ratio of the pairs: below 1 this
 checkout is the faster. Run it on a machine that does nothing else.
 """
@@ -11,6 +12,7 @@ checkout is the faster. Run it on a machine that does nothing else.
 from __future__ import annotations
 
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -19,6 +21,7 @@ from collections import defaultdict
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 COMMANDS = (
     ("first_paint.py", "1000", "3"),
     ("first_paint.py", "10000", "3"),
@@ -32,7 +35,7 @@ def measure(checkout: Path, *words: str) -> dict[str, float]:
     """Run one benchmark in a checkout; gives the figure of each row that it prints."""
     python = checkout / ".venv" / "bin" / "python"
     command = [str(python), f"benchmarks/{words[0]}", *words[1:]]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=checkout, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     found = figures(done.stdout)
     if not found:  # a missed goal is exit code 1 as well, and no failure
         sys.exit(f"{' '.join(command)} in {checkout} printed no figure:\n{done.stdout}{done.stderr}")
@@ -53,6 +56,14 @@ def figures(text: str) -> dict[str, float]:
 
 def main() -> None:
     other, count = Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    for checkout in (
+        HERE,
+        other,
+    ):  # else the first run pays for compiling, and each run where the environment forbids it
+        python = str(checkout / ".venv" / "bin" / "python")
+        subprocess.run(
+            [python, "-m", "compileall", "-q", "src", "benchmarks"], cwd=checkout, env=ENVIRONMENT, check=True
+        )
     pairs: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for number in range(count):
         for words in COMMANDS:

@@ -37,6 +37,10 @@ def _of_process(words: list[str]) -> int:
         from sandbox_console.service.lifetime_keeper import main as keep
 
         return keep(words[1], words[2], words[3], words[4], int(words[5]))
+    if words[:1] == ["end-lost-shells"]:  # by the guard of a console that was killed
+        from sandbox_console.cli.shell import end_lost
+
+        return end_lost(words[2] if words[1:2] == ["--config"] else None)
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
         from sandbox_console.cli.completion import complete
 

@@ -113,13 +113,16 @@ class ProcessFolder:
         return f"/proc/self/fd/{self.fd}/{name}.sock"
 
 
-def start_detached(command: Sequence[str], env: Mapping[str, str], *, keep: Sequence[int] = ()) -> int:
-    """Start a process with a session of its own, no terminal, no open files but those of ``keep``; gives its pid."""
+def start_detached(command: Sequence[str], env: Mapping[str, str], *, keep: Sequence[int] = (), held: int = -1) -> int:
+    """Start a process with a session of its own, no terminal, no open files but those of ``keep``; gives its pid.
+
+    ``held`` is an open file that it has in place of standard input.
+    """
     import subprocess
 
     process = subprocess.Popen(
         command, env=env, cwd="/", pass_fds=keep, start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        stdin=held if held >= 0 else subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     process.returncode = 0  # it is nobody's to wait for: without this Python warns that it still runs
     return process.pid

@@ -269,8 +269,11 @@ async def test_a_log_replaced_together_with_its_anchors_needs_the_key(segmented,
     assert "signature" in (await verify.verify(segmented)).problem
     shutil.copy(forged.key, layout.key)
     shutil.copy(forged.head, layout.head)
+    assert "manifest.json was changed" in (await verify.verify(segmented)).problem
     for index in forged.indices()[:-1]:
         shutil.copy(forged.manifest(index), layout.manifest(index))
+    assert "audit.pages was changed" in (await verify.verify(segmented)).problem
+    shutil.copy(forged.pages, layout.pages)
     assert (await verify.verify(segmented)).ok, "the limit that verify and docs/audit.md tell"
 
 

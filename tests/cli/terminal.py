@@ -11,18 +11,20 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from tests.cli.conftest import Cli
 
 WAIT_S = 15.0
+COMMAND = (sys.executable, "-m", "sandbox_console")
 
 
 class Terminal:
     """``sandbox-console WORDS`` on a terminal of 80x24."""
 
-    def __init__(self, cli: Cli, *words: str) -> None:
+    def __init__(self, cli: Cli, *words: str, program: Sequence[str] = COMMAND) -> None:
         self.fd, inner = pty.openpty()
         self.size(80, 24)
         self.before = termios.tcgetattr(inner)
@@ -30,7 +32,7 @@ class Terminal:
         env = {**os.environ, "SANDBOX_CONSOLE_HOME": str(cli.home), "TERM": "xterm-256color", **cli.env}
         env.pop("NO_COLOR", None)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox_console", *words],
+            [*program, *words],
             stdin=inner, stdout=inner, stderr=inner, env=env, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - tests start no thread
         )  # fmt: skip
@@ -43,8 +45,14 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        os.close(self.fd)
-        os.close(self._inner)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        if self.fd >= 0:
+            os.close(self._inner)
+            os.close(self.fd)
+            self.fd = -1
 
     def size(self, cols: int, rows: int) -> None:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from itertools import groupby
 
 import pytest
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.log_frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.log_frames import BareDemuxer, Demuxer, TtySplitter
 from sandbox_console.backends.docker.log_overlap import Seen
 from sandbox_console.backends.docker.logs import _Reader, longest_silence
 from sandbox_console.errors import NotFound, Unsupported
@@ -53,6 +54,19 @@ def test_joined_lines_are_the_same_bytes_in_the_same_order():
             assert b"".join(r.data for r in out if r.stream == stream) == b"".join(r.data for r in lines if r.stream == stream)  # fmt: skip
         runs = [[record.stream, record.data] for record in lines]
         assert b"".join(r.data for r in out) == b"".join(data for _, data in runs)
+
+
+def test_frames_without_times_are_the_same_bytes_in_the_same_order():
+    full = b"z" * 16384
+    wire = b"".join(frame(1, f"line {number}\n".encode()) for number in range(50))
+    wire += frame(2, b"err\n") * 3 + frame(1, full) + frame(2, b"\n") + frame(1, b"rest\n") + frame(2, full)
+    told = [(Stream.STDOUT, b"".join(f"line {number}\n".encode() for number in range(50))), (Stream.STDERR, b"err\n" * 3),
+            (Stream.STDOUT, full), (Stream.STDERR, b"\n"), (Stream.STDOUT, b"rest\n"), (Stream.STDERR, full + b"\n")]  # fmt: skip
+    for size in (1, 7, 8, 9, 1000, len(wire)):
+        demuxer = BareDemuxer()
+        out = [r for at in range(0, len(wire), size) for r in demuxer.feed(wire[at : at + size])] + demuxer.flush()
+        runs = [(stream, b"".join(r.data for r in run)) for stream, run in groupby(out, lambda r: r.stream)]
+        assert runs == told
 
 
 def test_the_newline_that_the_local_driver_drops_is_put_back():
@@ -150,6 +164,26 @@ async def test_a_long_line_comes_in_parts_that_join_to_it(backend, make):
     items = await read(backend, ref, follow=True)
     assert b"".join(item.data for item in items) == b"z" * 50000 + b"\nend\n"
     assert [item.data.endswith(b"\n") for item in items] == [False, False, False, True, True]
+
+
+@pytestmark_engine
+@pytest.mark.parametrize("driver", ["json-file", "local"])
+async def test_who_wants_bytes_gets_them_whatever_the_log_driver(backend, docker_engine, unique, driver):
+    name = unique()
+    text = "echo one; head -c 50000 /dev/zero | tr '\\0' z; echo; echo e >&2; head -c 32768 /dev/zero | tr '\\0' y"
+    docker_engine.docker(
+        "run", "-d", "--log-driver", driver, "--name", name, "--network", "none", IMAGE, "sh", "-c", text
+    )
+    try:
+        ref = SandboxRef("docker", "default", docker_engine.inspect(name)["Id"])
+        await read(backend, ref, follow=True)  # until it has ended
+        lines, whole = await read(backend, ref), await read(backend, ref, lines=False)
+        assert ({item.at_ns for item in whole} == {0}) is (driver == "json-file")
+        for stream in (Stream.STDOUT, Stream.STDERR):
+            assert b"".join(r.data for r in whole if r.stream == stream) == b"".join(r.data for r in lines if r.stream == stream)  # fmt: skip
+        assert b"".join(r.data for r in whole if r.stream == Stream.STDOUT) == b"one\n" + b"z" * 50000 + b"\n" + b"y" * 32768 + b"\n"  # fmt: skip
+    finally:
+        docker_engine.docker("rm", "-f", name)
 
 
 @pytestmark_engine

@@ -13,6 +13,7 @@ from sandbox_console.backends.docker import provider as docker
 from sandbox_console.backends.microsandbox import provider as microsandbox
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
+from sandbox_console.service.alert_options import AlertChannel, AlertOptions, AlertRule
 from sandbox_console.service.config import (
     AuditOptions,
     Config,
@@ -31,9 +32,11 @@ ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.
 
 
 def _defaults(kind: type, prefix: str) -> dict[str, object]:
-    made = kind(source="env:X") if kind is SecretSource else kind()
-    names = {"source": "from"}
-    return {prefix + names.get(item.name, item.name): getattr(made, item.name) for item in structs.fields(kind)}
+    made = kind(**_REQUIRED.get(kind, {}))
+    return {prefix + item.encode_name: getattr(made, item.name) for item in structs.fields(kind)}
+
+
+_REQUIRED = {SecretSource: {"source": "env:X"}, AlertRule: {"on": "state"}, AlertChannel: {"kind": "desktop"}}
 
 
 def test_every_key_is_listed_with_its_default() -> None:
@@ -46,10 +49,11 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= _defaults(ShipOptions, "audit.ship.") | _defaults(RecordingOptions, "recording.")
     known |= {"backend": Config().backend, "backends.NAME.enabled": True, "backends.NAME.timeout_s": ANSWER_S}
     known |= _defaults(ApiOptions, "api.") | _defaults(McpOptions, "mcp.") | {"templates.NAME": None}
-    known |= _defaults(ServeTable, "serve.")
+    known |= _defaults(ServeTable, "serve.") | {"alerts.keep_days": AlertOptions().keep_days}
+    known |= _defaults(AlertRule, "alerts.rules.NAME.") | _defaults(AlertChannel, "alerts.channels.NAME.")
     assert ROWS.keys() == known.keys()
     for key, cell in ROWS.items():
-        if key in ("secrets.NAME.from", "logs.highlight.NAME.pattern"):
+        if cell.strip() == "required":
             continue
         expected = known[key]
         if cell.strip() == "none":

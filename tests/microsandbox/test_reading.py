@@ -178,7 +178,8 @@ def test_no_value_of_the_config_leaves_the_adapter():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "managed"), [("", "b", True), ("a", "", True), ("a", "a", True), ("a", "b", False)]
+    ("theirs", "ours", "managed"),
+    [("", "b", False), ("a", "", False), ("a", "a", True), ("a", "b", False), ("", "", True)],
 )
 def test_ours_is_what_this_state_directory_made(theirs, ours, managed):
     config = _managed()

@@ -69,3 +69,26 @@ def test_a_user_without_a_home_is_told_so_by_every_platformdirs(monkeypatch, cap
 def test_what_can_be_is_taken(loaded):
     config = loaded("[tui]\nstats_interval_s = 1\n[audit]\nkeep_days = 0.5\n[recording]\nmode = 'required'")
     assert (config.tui.stats_interval_s, config.audit.keep_days, config.recording.mode) == (1.0, 0.5, "required")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("# a\n[tui]\n\nthem = 'x'\n", 4),
+        ("# a\n[tui] # b\nstats_interval_s = 0\n", 3),
+        ("tui.stats_interval_s = 0\n", 1),
+        ("[audit]\nkeep_days = 3\n[audit.ship]\ninterval_s = 0\n", 4),
+        ("[secrets.A]\nfrom = 'env:X'\n\n[secrets.B]\nfrom = 'nowhere'\n", 4),
+        ("[secrets.A]\nfrom = 'env:X'\n[secrets.B]\nfrom = 'env:Y'\ntimeout_s = 'x'\n", 5),
+        ("[secrets.A]\nfrom = 'env:X'\ntimeout_s = 2\n[secrets.B]\nfrom = 'env:Y'\ntimeout_s = 'x'\n", None),
+        ("[secrets]\nA = { from = 'env:X', hosts = 1 }\n", 2),
+        ("[policy]\n\negress = ['https://x']\n", 3),
+        ("tui = 3\n", 1),
+        ("x = [\n  1,\n]\n[tui]\ntheme = 'x'\nunknown = 1\n", 1),
+    ],
+)
+def test_an_error_names_the_line_or_none(loaded, text, line):
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    named = [word for word in caught.value.message.split(":")[0].split(", ") if word.startswith("line ")]
+    assert named == ([f"line {line}"] if line else []), caught.value.message

@@ -1,1 +1,1 @@
-"""The console's sandboxes under the interfaces that agents' frameworks have: a module for each, imported when used."""
+"""Sandboxes behind the interfaces of agents' frameworks. Each has a module that is imported when used."""

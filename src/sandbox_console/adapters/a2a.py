@@ -39,7 +39,7 @@ except ImportError as error:
 __all__ = ["SandboxClient", "SandboxHandle", "SandboxUnavailable"]
 
 OWNER = "a2a.owner"
-"""The label that names a sandbox's owner: a client sees and removes only its own."""
+"""The label that names a sandbox's owner. A client sees and removes only its own sandboxes."""
 
 _BUCKET = re.compile(r"user-[0-9]+-files|agent-[A-Za-z0-9_.-]{1,96}")
 _IDLE = ("sleep", "2147483647")
@@ -57,9 +57,9 @@ class SandboxHandle(contract.SandboxHandle):  # type: ignore[misc] # a2a_pack ha
     async def exec(
         self, cmd: str, args: Sequence[str] | None = None, *, timeout: float | None = None
     ) -> contract.ExecResult:
-        """Run a program; it ends after ``timeout`` seconds with exit code 124 and all that it started.
+        """Run a program. After ``timeout`` seconds it is ended with all that it started; the exit code is then 124.
 
-        Where a sandbox has no ``python``, ``python3`` is run in its place.
+        In a sandbox that has no ``python``, ``python3`` is run instead.
         """
         words = [cmd, *(args or ())]
         done = await self._run(words, timeout)
@@ -68,21 +68,21 @@ class SandboxHandle(contract.SandboxHandle):  # type: ignore[misc] # a2a_pack ha
         return _result(done)
 
     async def shell(self, script: str, *, timeout: float | None = None) -> contract.ExecResult:
-        """Run a script of /bin/sh, with the same limit of time."""
+        """Run a script with /bin/sh, with the same time limit."""
         return _result(await self._run(script, timeout))
 
     async def stop(self) -> None:
-        """Send SIGTERM, and SIGKILL after two seconds. Does nothing if it does not run or is gone."""
+        """Send SIGTERM, and SIGKILL after two seconds. Does nothing if the sandbox is not running or is gone."""
         with suppress(NotFound):
             await self._box.stop(grace_s=2)
 
     async def kill(self) -> None:
-        """Send SIGKILL to all of it. Does nothing if it does not run or is gone."""
+        """Send SIGKILL to every process. Does nothing if the sandbox is not running or is gone."""
         with suppress(NotFound):
             await self._box.stop(grace_s=0)
 
     async def logs(self, *, tail: int | None = None) -> str:
-        """What its main process wrote, known secrets masked."""
+        """The output of the main process, with known secrets masked."""
         found = [one.data async for one in self._box.logs(tail=tail) if isinstance(one, LogRecord)]
         return b"".join(found).decode("utf-8", "replace")
 
@@ -91,12 +91,12 @@ class SandboxHandle(contract.SandboxHandle):  # type: ignore[misc] # a2a_pack ha
 
 
 class SandboxClient(contract.SandboxClient):  # type: ignore[misc] # a2a_pack has no types
-    """What an agent has as ``ctx.sandbox``: one owner's sandboxes, on a console that is open meanwhile.
+    """The ``ctx.sandbox`` of an agent: the sandboxes of one owner, on a console that stays open meanwhile.
 
-    ``backend`` is a name, or name/host. ``images`` maps patterns of the agent's images to the backend's own, the first
-    that fits: ``{"python:*": "host"}``; what fits none is refused. Without it images are taken as they are.
-    ``workspaces`` is a folder with a folder for each of a2a's buckets. ``max_duration_s`` ends what a dead agent left,
-    ``timeout_s`` a command that names no time of its own.
+    ``backend`` is a name, or name/host. ``images`` maps patterns of the agent's images to the backend's images, such as
+    ``{"python:*": "host"}``. The first match counts, and an image without a match is refused. Without ``images``,
+    images are used as named. ``workspaces`` is a folder with a folder for each of a2a's buckets. ``max_duration_s``
+    ends sandboxes that a dead agent left behind, ``timeout_s`` a command without a time limit of its own.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class SandboxClient(contract.SandboxClient):  # type: ignore[misc] # a2a_pack ha
     async def create(self, spec: contract.SandboxSpec) -> SandboxHandle:
         """Make a sandbox and start it.
 
-        Raises SandboxUnavailable where no backend answers; Denied, InvalidSpec, Conflict and the console's other errors
-        as :meth:`sandbox_console.Console.create`.
+        Raises SandboxUnavailable if no backend answers; Denied, InvalidSpec, Conflict and the console's other errors,
+        as :meth:`sandbox_console.Console.create` does.
         """
         try:
             box = await self._console.create(self._translated(spec), backend=self._backend)

@@ -1,4 +1,4 @@
-"""Sandboxes for harnesses of OpenEnv, which are synchronous: its ``SandboxBackend`` over this console.
+"""Sandboxes for the synchronous harnesses of OpenEnv: its ``SandboxBackend`` on top of this console.
 
     with sync.open_console() as console:
         factory = OpenCodeSessionFactory(..., sandbox_backend=SandboxBackend(console, image="node:20-slim"))
@@ -35,7 +35,7 @@ _TELL_PID = 'echo "$$"; exec /bin/sh -c "$1"'
 
 @dataclass(frozen=True)
 class ExecResult:
-    """How a command ended: a failure is a result. A time that ran out is exit code 124."""
+    """How a command ended. A failure is a result, not an error; a timeout is exit code 124."""
 
     exit_code: int
     stdout: str = ""
@@ -43,7 +43,7 @@ class ExecResult:
 
 
 class BgJob:
-    """A command that runs on. ``pid`` is its process inside the sandbox. Its output is read and dropped."""
+    """A command in the background. ``pid`` is its process id inside the sandbox. Its output is read and dropped."""
 
     def __init__(self, running: RunningCommand) -> None:
         self._running = running
@@ -54,13 +54,13 @@ class BgJob:
         threading.Thread(target=self._drain, name="sandbox-console-bg", daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code. Raises TimeoutError after ``timeout`` seconds; it runs on."""
+        """Wait for the exit code. Raises TimeoutError after ``timeout`` seconds; the command goes on."""
         if not self._over.wait(timeout):
             raise TimeoutError(f"process {self.pid} runs after {timeout:g} s")
         return self._code
 
     def kill(self) -> None:
-        """End it with everything that it started. Does nothing if it has ended."""
+        """End the command with everything that it started. Does nothing if it has ended."""
         self._running.__exit__(None, None, None)
 
     def _drain(self) -> None:
@@ -76,25 +76,28 @@ class BgJob:
 
 
 class SandboxHandle:
-    """One sandbox. What the policy forbids or the backend cannot do is a :class:`sandbox_console.ConsoleError`."""
+    """One sandbox.
+
+    What the policy forbids or the backend cannot do raises a :class:`sandbox_console.ConsoleError`.
+    """
 
     def __init__(self, box: Box) -> None:
         self._box = box
 
     @property
     def sandbox_id(self) -> str:
-        """Its whole reference: ``sandbox-console show`` takes it."""
+        """The sandbox's full reference, as ``sandbox-console show`` takes it."""
         return str(self._box.ref)
 
     def exec(
         self, cmd: str, *, envs: Mapping[str, str] | None = None, cwd: str | None = None, timeout: float | None = 60
     ) -> ExecResult:
-        """Run a script of /bin/sh to its end; after ``timeout`` seconds it is ended with all that it started."""
+        """Run a script with /bin/sh. After ``timeout`` seconds it is ended with all that it started."""
         done = self._box.exec(cmd, env=envs, workdir=cwd, timeout_s=timeout)
         return ExecResult(-1 if done.exit_code is None else done.exit_code, done.text, done.error_text)
 
     def start_bg(self, cmd: str, *, envs: Mapping[str, str] | None = None, cwd: str | None = None) -> BgJob:
-        """Start a script of /bin/sh in the background. Raises BackendError if it cannot be started."""
+        """Start a script with /bin/sh in the background. Raises BackendError if it cannot be started."""
         running = self._box.stream(["/bin/sh", "-c", _TELL_PID, "sh", cmd], env=envs, workdir=cwd)
         running.__enter__()
         try:
@@ -104,7 +107,7 @@ class SandboxHandle:
             raise
 
     def write_text(self, path: str, content: str) -> None:
-        """Write a file; the folders above it are made."""
+        """Write a file. Missing parent folders are made."""
         self._box.write_file(path, content)
 
     def read_text(self, path: str) -> str:
@@ -151,9 +154,9 @@ class SandboxBackend:
         envs: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> SandboxHandle:
-        """Make a sandbox and start it. It is ended after ``timeout_s`` seconds, even if this process is gone.
+        """Make a sandbox and start it. It is ended after ``timeout_s`` seconds, even if this process has ended.
 
-        ``metadata`` are its labels. Raises as :meth:`sandbox_console.Console.create`.
+        ``metadata`` are its labels. Raises the errors of :meth:`sandbox_console.Console.create`.
         """
         spec = structs.replace(
             self._like, name=f"openenv-{uuid4().hex[:8]}", max_duration_s=timeout_s, env=dict(envs or {}),
@@ -163,7 +166,7 @@ class SandboxBackend:
 
 
 def _first_number(chunks: Iterator[tuple[Stream, bytes]]) -> int:
-    """The first line of stdout, which is the process's number."""
+    """The first line of stdout, which is the process id."""
     line, rest = b"", b""
     for stream, data in chunks:
         if stream is Stream.STDOUT:

@@ -1,1 +1,1 @@
-"""The tamper-evident log: nothing changes without a row in it."""
+"""The tamper-evident audit log: nothing changes without a row in it."""

@@ -188,7 +188,7 @@ def sealed_text(fields: dict[str, Any], *without: str) -> bytes:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename or a new name survives a power cut. Raises OSError."""
+    """Sync a folder, so that a renamed or new entry survives a power cut. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -243,7 +243,7 @@ def _begins_line(text: bytes, last: Anchor | None) -> bool:
 
 
 def _end_of_lines(fd: int) -> int:
-    """Where the last whole line ends."""
+    """The offset at which the last complete line ends."""
     end = os.fstat(fd).st_size
     while end:
         begin = max(0, end - _TAIL)

@@ -16,7 +16,7 @@ FORMS = (1, 2)
 """How a segment is chained. In form 1 a row's hash covers the hash before; form 2 hashes rows and links apart."""
 
 PREV, HASH, MAC = 13, 14, 15
-"""The columns in which a row has the hash before it, its own hash and, in form 2, the MAC of that."""
+"""The columns with the previous row's hash, the row's own hash and, in form 2, the MAC of its hash."""
 
 
 def genesis(console_uuid: str) -> bytes:
@@ -30,12 +30,12 @@ def digest(prev: bytes, columns: Sequence[Any]) -> bytes:
 
 
 def row_hash(columns: Sequence[Any]) -> bytes:
-    """SHA-256 over a domain and the row's text: all that is published of a neighbouring row. Raises like `text`."""
+    """SHA-256 over a domain and the row's text. A proof contains nothing else of other rows. Raises like `text`."""
     return hashlib.sha256(_ROW + text(columns)).digest()
 
 
 def link(prev: bytes, row: bytes) -> bytes:
-    """The hash of form 2: SHA-256 over a domain, the link before and the hash of the row."""
+    """The hash of form 2: SHA-256 over a domain, the previous link and the hash of the row."""
     return hashlib.sha256(_LINK + prev + row).digest()
 
 
@@ -68,13 +68,13 @@ def _made_of(form: int, prev: bytes, columns: Sequence[Any]) -> bytes | None:
 
 
 class Walk(Struct, frozen=True):
-    """How far a chain is valid: its last good row, that row's hash, the first bad row or None, and what is wrong."""
+    """How far a chain is valid: its last good row and that row's hash, the first bad row or None, and what is wrong."""
 
     last: int
     head: bytes
     bad: int | None = None
     problem: str = ""
-    went_back: int | None = None  # the first row whose time is before that of the row before it
+    went_back: int | None = None  # the first row whose time is earlier than the previous row's
     forged: int | None = None  # the first row that the key does not authenticate
 
 

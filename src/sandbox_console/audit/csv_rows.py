@@ -1,4 +1,4 @@
-"""Rows as CSV (RFC 4180), with no cell that a spreadsheet could take for a formula."""
+"""Writes rows as CSV (RFC 4180), without cells that a spreadsheet could take for a formula."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def header() -> bytes:
 
 
 def lines(rows: Sequence[Row]) -> bytes:
-    """The rows, byte for byte as the csv module writes them, in a quarter of the time."""
+    """The rows, byte for byte as the csv module writes them, but in a quarter of the time."""
     try:
         made = _lines(rows)
-    except (TypeError, ValueError, AttributeError):  # a column has a type that it can only get by an edit
+    except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit can give it
         made = _any_lines(rows)
     return made.encode("utf-8", "replace")
 
@@ -65,7 +65,7 @@ def _any_cell(value: Any) -> Any:
 
 
 class Memo(dict[str, str]):
-    """``made[text]`` is ``make(text)``. It is used for one block of rows, so that it stays small."""
+    """A cache in which ``made[text]`` is ``make(text)``. It is used for one block of rows, so it stays small."""
 
     def __init__(self, make: Callable[[str], str]) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from sandbox_console.audit.open_segment import OpenSegment
 from sandbox_console.audit.reserve import Reserve
 
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
-CHANGED, UNANCHORED, FOREIGN = "log-changed", "anchors-missing", "anchors-changed"
+CHANGED, UNANCHORED, FOREIGN, REWRITTEN = "log-changed", "anchors-missing", "anchors-changed", "pages-changed"
 """What a checkpoint records because no later verification could notice it."""
 
 
@@ -43,9 +43,7 @@ class EndProof:
 
     def tell_head(self, place: rows.Place) -> None:
         """Write the head's file beside the database."""
-        with suppress(
-            OSError
-        ):  # an older head does not look like a cut log; a missing one is noticed by the next append
+        with suppress(OSError):  # an old head does not look like a cut log; the next append notices a missing one
             self._heads.write(self._segment.console, self._segment.index, *place, self._anchored)
 
     def compared(self, head: rows.Place) -> rows.Place:
@@ -79,12 +77,12 @@ class EndProof:
             self._tell(CHANGED, {"wrote": told.seq, "hash": told.hash, "found": place[0]})
 
     def missing(self) -> dict[str, Any]:
-        """Make a missing key and head. Returns what was lost, which must be recorded before new files hide it."""
+        """Make a missing key and head. Returns what was missing, which must be recorded before new files hide it."""
         seq, digest = self._end()
         parts = (self._layout.key, self._layout.anchors, *([self._layout.head] if self._segment.form > 1 else []))
         gone = [path.name for path in parts if not path.exists()]
         self._keys.make(self._segment.form if schema.head_of(self._segment.there()).index == 1 else 1)
-        with suppress(OSError):  # the disk is full: the next writer makes it
+        with suppress(OSError):  # the disk is full: the next writer creates it
             self._heads.prepare()
         if not (gone and seq and schema.signs(self._segment.there())):
             return {}

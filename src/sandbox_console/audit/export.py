@@ -1,4 +1,4 @@
-"""The log for other programs, oldest row first: verifiable JSON lines, OCSF events or CSV."""
+"""Exports the log for other programs, oldest row first, as verifiable JSON lines, OCSF events or CSV."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINE = "{" + ",".join(f'"{name}":%s' for name in schema.COLUMNS[:-2]) + ',"prev
 
 
 class _Any(msgspec.Struct):
-    """Any JSON object. It is checked, but no field is read."""
+    """Any JSON object. It is validated, but no field is read."""
 
 
 _object = msgspec.json.Decoder(_Any).decode
@@ -41,13 +41,13 @@ def formats() -> tuple[str, ...]:
 
 
 async def export(path: Path, form: str, select: AuditSelection) -> AsyncGenerator[bytes, None]:
-    """Blocks of the log in a format. Raises UsageError for an unknown one, AuditUnavailable."""
+    """The log in a format, in blocks. Raises UsageError for an unknown format, AuditUnavailable."""
     writers: dict[str, Writer] = {"jsonl": _jsonl, "ocsf": ocsf.lines, "csv": csv_rows.lines}
     if form not in writers:
         raise UsageError(f"no export format is called {form!r}", hint=f"there is: {', '.join(formats())}")
     if form == "csv":
         yield csv_rows.header()
-    async with aclosing(blocks(path, select)) as found:  # if left early, it must be closed before its loop
+    async with aclosing(blocks(path, select)) as found:  # if left early, it must be closed before the event loop
         async for block in found:
             yield writers[form](block)
 
@@ -76,13 +76,13 @@ def _some(db: sqlite3.Connection, after: int, select: AuditSelection) -> list[Ro
 def _jsonl(block: Sequence[Row]) -> bytes:
     try:
         made = _lines(block)
-    except (TypeError, ValueError, AttributeError):  # a column has a type that it can only get by an edit
+    except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit can give it
         made = "".join(map(_odd_line, block))
     return made.encode("utf-8", "replace")
 
 
 def _lines(block: Sequence[Row]) -> str:
-    text = Memo(encode_basestring)  # json.dumps makes an encoder for each call: four times the time of a whole row
+    text = Memo(encode_basestring)  # json.dumps makes an encoder for each call, which takes four times as long as a row
     made: list[str] = []
     for seq, ts, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, prev, digest in block:
         belongs, took = "null" if ref is None else f"{ref:d}", "null" if dur is None else f"{dur:d}"

@@ -1,7 +1,8 @@
-"""The head: a copy of the last row and the newest anchor, written beside the database after each append.
+"""The head: a copy of the last row and the newest anchor, written next to the database after each append.
 
 It needs no sync: after a power cut it may be older than the database, but never newer. So a log that ends before its
-head was cut, and so were anchors that end before the one it names. It contains a MAC made with the log's key.
+head has been cut, and so have anchors that end before the one that the head names. It contains a MAC made with the
+log's key.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SIZE = 512
 
 
 class Head(Struct, frozen=True):
-    """Row ``seq`` of ``segment`` is the last and has ``hash`` (hex); ``anchored`` is the row of the newest anchor."""
+    """Row ``seq`` of ``segment`` is the last one and has ``hash`` (hex); ``anchored`` is the newest anchor's row."""
 
     console: str
     segment: int
@@ -66,7 +67,7 @@ class HeadFile:
         return self._content() != self._raw
 
     def read(self) -> tuple[Head | None, str]:
-        """The head, or what is wrong with it; neither if there is none."""
+        """The head, or what is wrong with it; None and an empty text if there is no head."""
         raw = self._content()
         if not raw and not self.path.exists():
             return None, ""

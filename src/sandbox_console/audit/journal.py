@@ -1,4 +1,4 @@
-"""The journal: an attempt is committed before its effect, an outcome after it. The only maker of permits."""
+"""The journal: it commits an attempt before its effect and an outcome after it. Only it makes permits."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SUMMARISE_S = 5.0
 
 
 class Journal:
-    """The writing end of one process. Made by :meth:`open`; every method raises AuditUnavailable if it cannot write.
+    """The writing end of one process, made by :meth:`open`. Every method raises AuditUnavailable if it cannot write.
 
-    Each append is one function on the journal's own thread. Cancelling an append of several awaits left the transaction
-    open in 54 of 200 tries; cancelling this left it open in none.
+    Each append is one function on the journal's own thread. When an append had several awaits, cancelling it left the
+    transaction open in 54 of 200 tries; cancelling this one left it open in none.
     """
 
     def __init__(self, worker: Worker, layout: Layout, store: Store, session: Session, actor: str) -> None:
@@ -58,14 +58,14 @@ class Journal:
     async def open(
         cls, path: Path, actor: str, keep: Keep = Keep(), waits: Callable[[str], None] = lambda _: None  # noqa: B008 - frozen
     ) -> Self:  # fmt: skip
-        """Open or make the log at ``path``, start a session, and end what dead sessions left open as unknown.
+        """Open or create the log at ``path``, start a session, and end attempts of dead sessions as unknown.
 
         ``waits`` is called on the journal's thread with the process that holds the log's lock while an append waits.
         """
         layout = Layout(path)
         worker = Worker()
         session: Session | None = None
-        made: list[Store] = []  # it must be closed even if its maker is cancelled
+        made: list[Store] = []  # it must be closed even if this task is cancelled
         try:
             layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             session = Session(layout.sessions)
@@ -97,7 +97,7 @@ class Journal:
         self._stopping.set()
         await asyncio.gather(self._summing, return_exceptions=True)
         await self._run(self._store.close)
-        # Once in about 150,000 rows: a command line that is never open for long would leave none otherwise.
+        # About once in 150,000 rows: short commands alone would otherwise never do it.
         await asyncio.to_thread(summarised, self._layout, self._store.sealed)
 
     async def begin(self, action: str, backend: str, target: str, body: Mapping[str, Any]) -> Permit:
@@ -107,7 +107,7 @@ class Journal:
         try:
             [seq] = await shielded(task)
         except asyncio.CancelledError:
-            with suppress(AuditUnavailable):  # nothing was permitted: the cancellation is what the caller must see
+            with suppress(AuditUnavailable):  # nothing was permitted, so the caller only needs the cancellation
                 await run_to_completion(self._abandon(task, draft))
             raise
         self._attempts[seq] = draft
@@ -139,6 +139,11 @@ class Journal:
         """Add what became known after the outcome, such as how a shell ended."""
         draft = self._draft(Kind.NOTE, permit.verb, backend, target, body, ref=permit.audit_id)
         await run_to_completion(self._run(self._store.append, draft))
+
+    @staticmethod
+    def inherited(audit_id: int, verb: str) -> Permit:
+        """The permit of an attempt whose process is gone, to end what it left. The caller has made sure of that."""
+        return Permit(audit_id=audit_id, verb=verb)
 
     async def anchor(self, why: str) -> None:
         """Anchor the newest row now, so that others can verify it."""
@@ -172,7 +177,7 @@ class Journal:
 
     async def _summarise(self) -> None:
         """Summarise sealed segments for the filter by text, in a thread beside the appends."""
-        await asyncio.sleep(SUMMARISE_S)  # a command is over by then
+        await asyncio.sleep(SUMMARISE_S)  # most commands have ended by then
         done: set[int] = set()
         while True:
             with suppress(AuditUnavailable, OSError, sqlite3.Error):

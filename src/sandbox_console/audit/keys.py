@@ -1,4 +1,4 @@
-"""The log's key, a secret in a file of mode 0600. It authenticates rows, the head and anchors, and signs anchors."""
+"""The log's key, a secret in a file of mode 0600. It authenticates rows, the head and anchors, and it signs anchors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROW = b"sandbox-console/audit/row-key/2\n"
 _HEAD = b"sandbox-console/audit/head-key/2\n"
 _PAIR = b"sandbox-console/audit/ed25519/2\n"
 _SPKI = bytes.fromhex("302a300506032b6570032100")
-"""What comes before the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4)."""
+"""The prefix of the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4)."""
 
 
 class KeyRefused(OSError):
@@ -34,10 +34,10 @@ class Keys:
         self._seen: tuple[int, ...] = ()
         self._secret = self._row = self._head = b""
         self.form = 1
-        """The oldest form that a segment of this log may have: 2 if the log was begun with it."""
+        """The oldest form that a segment of this log may have: 2 if the log started with form 2."""
 
     def make(self, form: int = 1) -> None:
-        """Make a key if there is none, for a log that begins with segments of this form. Raises OSError, KeyRefused."""
+        """Make a key if there is none, for a log that starts with segments of this form. Raises OSError, KeyRefused."""
         if not os.path.lexists(self.path):
             self._write(secrets.token_hex(32) + (f"\nform {form}\n" if form > 1 else ""))
         self.load()

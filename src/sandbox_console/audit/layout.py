@@ -14,21 +14,24 @@ _NOTE_MOST = 1 << 20
 _MOST = {"reserve": 64 << 20, "anchors.jsonl": 256 << 20}
 """The most bytes of other files that are read whole: the reserve has 8 MiB, an anchor about 300 bytes."""
 
+_MOST_BY_SUFFIX = {".json": _NOTE_MOST, ".pages": 64 << 20}
+"""The same by suffix: a page of a segment takes 32 bytes."""
+
 
 class Layout(Struct, frozen=True):
     """The log whose first segment is ``first``; the segment with the highest index is the one being written."""
 
     first: Path
-    archive: Path | None = None  # where segments that the retention moved are read from
+    archive: Path | None = None  # the folder to which retention moved old segments
 
     @property
     def folder(self) -> Path:
-        """The folder of all parts."""
+        """The folder that contains all files."""
         return self.first.parent
 
     @property
     def lock(self) -> Path:
-        """The file whose flock every append takes."""
+        """The file that every append locks with flock."""
         return self.first.with_suffix(".lock")
 
     @property
@@ -50,6 +53,11 @@ class Layout(Struct, frozen=True):
     def head(self) -> Path:
         """A copy of the last row and the newest anchor, written after each append."""
         return self.folder / "head.json"
+
+    @property
+    def pages(self) -> Path:
+        """A digest of each page of the newest segment."""
+        return self.first.with_suffix(".pages")
 
     @property
     def reserve(self) -> Path:
@@ -78,9 +86,9 @@ class Layout(Struct, frozen=True):
         return self.first.with_name(f"{self.first.stem}-{index:06d}.quarantine.json")
 
     def strange(self) -> str:
-        """Why something in the folder does not belong to a log; empty if everything does.
+        """What in the folder does not belong to a log, and why; empty if everything belongs.
 
-        Reading a copy that somebody else made must not hang on a pipe, nor fill the memory with a note.
+        Reading a copy that somebody else made must not hang on a pipe or fill the memory with a huge note.
         """
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             try:
@@ -89,7 +97,7 @@ class Layout(Struct, frozen=True):
                 continue
             if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
                 return f"{path.name} is not a file"
-            most = _MOST.get(path.name, _NOTE_MOST if path.suffix == ".json" else found.st_size)
+            most = _MOST.get(path.name, _MOST_BY_SUFFIX.get(path.suffix, found.st_size))
             if found.st_size > most:
                 what = "a note" if path.suffix == ".json" else "one"
                 return f"{path.name} has {found.st_size} bytes, and {what} of ours never {most}"
@@ -104,11 +112,11 @@ class Layout(Struct, frozen=True):
         except FileNotFoundError:
             return found
         numbers = [int(match[1]) for name in names if (match := pattern.match(name))]
-        # A number has one name: a second file would be read as the same segment again.
+        # Each number has exactly one valid name, or a second file would be read as the same segment.
         return sorted(found + [index for index in numbers if index > 1 and self.segment(index).name in names])
 
     def archived(self, before: int) -> list[int]:
-        """The segments of the archive that lead up to segment ``before`` without a gap, oldest first."""
+        """The segments in the archive that lead up to segment ``before`` without a gap, oldest first."""
         there = set(Layout(self.archive / self.first.name).indices()) if self.archive else set()
         oldest = before
         while oldest - 1 in there:

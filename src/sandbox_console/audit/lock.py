@@ -1,4 +1,4 @@
-"""The one lock of the log: an flock that every append, checkpoint and rotation holds."""
+"""The lock of the log: an flock that every append, checkpoint and rotation holds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sandbox_console.model.text import clean
 
 WAIT_S = 10.0
 TELL_S = 1.0
-"""How long to wait for the lock before reporting who holds it."""
+"""Seconds to wait for the lock before reporting who holds it."""
 
 _LOCKS = Path("/proc/locks")
 
 
 def holder(*paths: Path) -> str:
     """Who holds a lock on one of these files, in words, if the kernel reports it (proc(5), /proc/locks)."""
-    mine = {os.getpid(), 0, -1}  # 0 and -1: one outside of our own pid namespace, an open file description's
+    mine = {os.getpid(), 0, -1}  # 0: outside our pid namespace; -1: an open file description's lock
     with suppress(OSError):
         wanted = {_name(path) for path in paths if path.exists()}
         for line in _LOCKS.read_text().splitlines():
@@ -49,7 +49,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.waits: Callable[[str], None] = lambda _: None
-        """Called with who holds the lock, after a wait of TELL_S."""
+        """Called with the holder of the lock after a wait of TELL_S."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def release(self) -> None:

@@ -31,16 +31,16 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes a n
 
 
 def lines(block: Sequence[Sequence[Any]]) -> bytes:
-    """A JSON line for each row, equal to that of `event`, in a third of the time."""
+    """A JSON line for each row, equal to that of `event` but made in a third of the time."""
     try:
         made = [*map(_line, block)]
-    except (TypeError, ValueError, AttributeError):  # a column has a type that it can only get by an edit
+    except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit can give it
         made = [_encode(event(_typed(row))) for row in block]
     return "\n".join([*made, ""]).encode()
 
 
 def event(row: Sequence[Any]) -> dict[str, Any]:
-    """One row as an event. What OCSF has no field for, such as the chain, is in ``unmapped``."""
+    """One row as an event. Data without a field in OCSF, such as the chain, is in ``unmapped``."""
     seq, ts_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur_us, body, prev, digest = row
     told = rows.body_data(body)
     activity = _ACTIVITY.get(action, _OTHER)
@@ -80,7 +80,7 @@ class _Origin(msgspec.Struct):
 
 
 class _Told(msgspec.Struct):
-    """The fields of a body that an event uses; the whole body is checked on the way."""
+    """The fields of a body that an event uses. Decoding it validates the whole body."""
 
     origin: _Origin = msgspec.field(default_factory=_Origin)
     error: str = ""
@@ -98,7 +98,7 @@ def _line(row: Sequence[Any]) -> str:
         return _encode(event(row))
     if not (
         body.isascii() and body.isprintable()
-    ):  # the journal writes no others; an edited body may even break the line
+    ):  # the journal writes no others, and an edited body may break the line
         return _encode(event(row))
     where = _WHERE % (_quote(target), _quote(backend)) if target else ""
     took = "" if dur_us is None else f',"duration":{dur_us // 1000}'

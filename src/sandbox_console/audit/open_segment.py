@@ -1,4 +1,4 @@
-"""The segment being written, which is the newest one. The next one follows it, and a damaged one is left behind."""
+"""The segment being written, which is the newest. A new one is begun when it is full or damaged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandbox_console.audit.lock import holder as holder_of
 from sandbox_console.errors import AuditUnavailable
 
 ROOM = 2 * 1024 * 1024
-"""Bytes: with less free space than this, the disk counts as full."""
+"""Bytes. With less free space than this, the disk counts as full."""
 
 SQLITE_FULL = 13
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_IOERR, _SQLITE_CANTOPEN = 5, 6, 10, 14
@@ -39,7 +39,7 @@ class OpenSegment:
         self._identity = (0, 0)
 
     def follow(self) -> None:
-        """Switch to the newest segment, and check that its file was not renamed, or rows would be lost silently."""
+        """Switch to the newest segment, and check that its file was not renamed, as rows would silently be lost."""
         if self._db is None:
             self.open()
         if self.layout.segment(self.index + 1).exists():
@@ -56,7 +56,7 @@ class OpenSegment:
             self.open()
 
     def open(self) -> None:
-        """Open the newest segment, and create one if there is none. Raises sqlite3.Error, OSError."""
+        """Open the newest segment, or create one if there is none. Raises sqlite3.Error, OSError."""
         self.index = self.layout.newest()
         path = self.layout.segment(self.index)
         if not path.exists() or path.stat().st_size == 0:
@@ -71,12 +71,12 @@ class OpenSegment:
                 raise
             self._db, self._frozen = segments.connect_frozen(path), True
         self._identity = _identity(path)
-        self._patience_s = -1.0  # the connection's own
+        self._patience_s = -1.0  # the connection keeps its own wait
         self.form, self.console = schema.form(self._db), schema.head_of(self._db).console
         path.chmod(0o600)
 
     def mend(self) -> None:
-        """After an unclean end, check the file, and begin a new segment if it is damaged."""
+        """Check the file after an unclean end, and begin a new segment if it is damaged."""
         if not any(True for _ in sessions.dead(self.layout.sessions)):
             return
         if problem := segments.damage(self.there()):
@@ -100,24 +100,29 @@ class OpenSegment:
             self._db, self._patience_s = db, -1.0
 
     def full(self, error: Exception) -> bool:
-        """Whether the disk is full: SQLite says so, or it cannot write or make a file and there is no room for one."""
+        """Whether the disk is full: SQLite says so, or it cannot write a file and there is no space for one."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (_SQLITE_IOERR, _SQLITE_CANTOPEN):
             return self.room() < ROOM
         return code == SQLITE_FULL
 
     def room(self) -> int:
-        """Free bytes on its disk."""
+        """Free bytes on the segment's disk."""
         found = os.statvfs(self.layout.folder)
         return found.f_bavail * found.f_frsize
 
-    def checkpoint(self) -> None:
-        """Move the write-ahead log into the file, as far as no reader prevents it."""
+    def checkpoint(self) -> int:
+        """Move the write-ahead log into the file, as far as no reader prevents it.
+
+        Returns the number of its frames; -1 if that is not possible.
+        """
         with suppress(sqlite3.Error, AuditUnavailable):
-            self.there().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            _, frames, _ = self.there().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            return int(frames)
+        return -1
 
     def size(self) -> int:
-        """Bytes of the database."""
+        """The size of the database in bytes."""
         [pages] = self.there().execute("PRAGMA page_count").fetchone()
         [page] = self.there().execute("PRAGMA page_size").fetchone()
         return int(pages * page)
@@ -136,13 +141,13 @@ class OpenSegment:
                 db.close()
 
     def be_patient(self, wait_s: float) -> None:
-        """Set how long SQLite waits for another program's lock. Consoles lock the file under the log's lock only."""
+        """Set how long SQLite waits for another program's lock. Consoles lock the file only under the log's lock."""
         if self._db is not None and wait_s != self._patience_s:
             self._db.execute(f"PRAGMA busy_timeout = {wait_s * 1000:.0f}")
             self._patience_s = wait_s
 
     def holder(self) -> str:
-        """The program that holds a lock on the file, in words."""
+        """Which program holds a lock on the file, in words."""
         path = self.layout.segment(self.index)
         return holder_of(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
 

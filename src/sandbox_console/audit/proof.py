@@ -1,6 +1,6 @@
-"""Rows of the log with a proof for others: the hashes that link each row to a signed anchor.
+"""Exports rows of the log with a proof: the hashes that link each row to a signed anchor.
 
-Of the rows in between, only the hashes are included, which reveal nothing of their content. Segments of form 1 have
+Only the hashes of the rows in between are included, and they reveal nothing of their content. Segments of form 1 have
 no such hashes, so their rows have no proof.
 """
 
@@ -58,7 +58,7 @@ async def proof(path: Path, targets: Collection[str], until: float) -> Proof:
 
 
 def _runs(seqs: Sequence[int], anchors: Sequence[Anchor], old: Collection[int]) -> Proof:
-    """Each row is linked to the first signed anchor after it, so that equal rows have an equal proof later, too."""
+    """The runs that link each row to the first signed anchor after it, so that a row always has the same proof."""
     places = [one.seq for one in anchors]
     runs: list[Run] = []
     used: list[Anchor] = []

@@ -1,4 +1,4 @@
-"""Checks rows of a log that come from somebody else, with the log's public key. See ``proof``."""
+"""Checks rows of another machine's log with its public key. See ``proof``."""
 
 from __future__ import annotations
 

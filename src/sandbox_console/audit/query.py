@@ -18,7 +18,7 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind
 _FIELDS = ", ".join(name for name in schema.COLUMNS if name != "prev")
 _AT_ONCE = 500
 _RARE = 5000
-"""Ends that are listed in under 5 ms. In a million rows, a more common end is among the newest 10,000 attempts."""
+"""So many ends are listed in under 5 ms. In a million rows, a more common end is among the newest 10,000 attempts."""
 
 _TEXT_MOST = 10_000
 """Characters. SQLite accepts patterns of up to 50,000 bytes."""
@@ -32,8 +32,8 @@ async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
     _refuse_long(query.text)
     layout = Layout(path)
     found: list[AuditEntry] = []
-    later: Ends = {}  # ends of attempts that began in an older segment than they ended in
-    passed: list[int] = []  # segments without the text, because opening one takes 1 ms
+    later: Ends = {}  # ends of attempts that began in an older segment
+    passed: list[int] = []  # segments without the text are skipped, as opening one takes 1 ms
     for index in reversed(layout.indices() if _storable(query) else []):
         spans = await asyncio.to_thread(segment_index.spans, layout, index, query.text) if query.text else None
         if spans == []:
@@ -71,7 +71,7 @@ async def _everywhere(path: Path, where: str, *values: Any) -> list[AuditRow]:
 
 
 def _of_segment(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: int, later: Ends) -> list[AuditEntry]:
-    """The attempts of one segment; if they are too few, ``later`` collects what older segments need to know."""
+    """The attempts of one segment. If they are too few, ``later`` collects the ends that belong to older segments."""
     attempts = _attempts(db, query, spans, limit, later) if _in_time(db, query) else []
     ends: Ends = {}
     for at in range(0, len(attempts), _AT_ONCE):
@@ -129,7 +129,7 @@ def _refuse_long(text: str) -> None:
 
 
 def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
-    rest = sorted(rest, key=lambda one: one.seq)  # of several segments
+    rest = sorted(rest, key=lambda one: one.seq)  # from several segments
     notes = tuple(one for one in rest if one.kind is Kind.NOTE)
     end = next((one for one in rest if one.kind in (Kind.OUTCOME, Kind.UNKNOWN)), None)
     return AuditEntry(attempt, end, notes)
@@ -147,7 +147,7 @@ def _where(query: AuditQuery, later: Ends, *, rare: bool) -> tuple[str, list[Any
     parts: list[str] = []
     values: list[Any] = []
     if query.target:
-        # A create learns its sandbox's ref only in its outcome.
+        # The ref of a created sandbox is known only at its outcome.
         also = _late(later, lambda end: end.target == query.target)
         parts.append(f"(a.target = ? OR a.seq IN (SELECT ref FROM record WHERE target = ? AND kind = 'outcome'){also})")  # noqa: S608
         values += [query.target, query.target]
@@ -176,7 +176,7 @@ def _where(query: AuditQuery, later: Ends, *, rare: bool) -> tuple[str, list[Any
 
 
 def _words(outcome: str) -> list[str]:
-    """The outcomes that were requested; never the empty one, which attempts and notes have."""
+    """The requested outcomes, without the empty one, which attempts and notes have."""
     return [word for word in outcome.split(",") if word]
 
 
@@ -185,7 +185,7 @@ def _marks(values: Sequence[Any]) -> str:
 
 
 def _late(later: Ends, fits: Any) -> str:
-    """Attempts whose end, in a newer segment, matches: as another branch of a condition."""
+    """An additional condition for attempts whose end, in a newer segment, matches."""
     seqs = [str(seq) for seq, ends in later.items() if any(fits(end) for end in ends if end.kind is not Kind.NOTE)]
     return f" OR a.seq IN ({','.join(seqs)})" if seqs else ""
 

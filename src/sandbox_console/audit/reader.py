@@ -1,4 +1,4 @@
-"""The reading end: snapshots of the segments. It never locks them, and works even if the log cannot be written."""
+"""Reads snapshots of the segments. It never locks them, and works even if the log cannot be written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
 
 
 def _taken_for_data(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse what would run the file's own SQL on a read: an endless view in place of a table, computed columns."""
+    """Refuse a file whose own SQL would run on a read: an endless view in place of a table, computed columns."""
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
     db.execute("PRAGMA trusted_schema = OFF")
     for name in _READ:
@@ -79,7 +79,7 @@ async def _close(db: aiosqlite.Connection, *, hurry: bool) -> None:
     """Close the connection. If in a hurry, end a running statement without waiting for its answer."""
     closing = asyncio.ensure_future(db.close())
     while hurry and not closing.done():
-        with suppress(sqlite3.Error, ValueError):  # closed by now
+        with suppress(sqlite3.Error, ValueError):  # already closed
             db._conn.interrupt()  # noqa: SLF001 - again and again: between two statements it does nothing
         await asyncio.wait([closing], timeout=0.02)
     await closing
@@ -94,7 +94,7 @@ async def _connect(path: Path) -> aiosqlite.Connection:
         except sqlite3.OperationalError:
             await db.close()
             continue
-        except BaseException:  # a connection left open keeps its thread, and the thread the process
+        except BaseException:  # an open connection keeps its thread alive, and thereby the process
             await db.close()
             raise
         return db

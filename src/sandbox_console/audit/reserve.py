@@ -1,4 +1,4 @@
-"""Space reserved on disk, so that outcomes, and what stops things, are still recorded when the disk is full.
+"""Reserves disk space, so that outcomes and actions that stop things are recorded even when the disk is full.
 
 The file is filled once, so that overwriting it needs no new block even if others fill the disk. Rows are written to
 it as they would be in the database, and move there when there is room again.
@@ -19,9 +19,9 @@ BYTES = 8 * 1024 * 1024
 """Enough for about 20,000 rows."""
 
 EMERGENCY = frozenset({"stop", "kill", "pause", "resume", "egress-deny", "quarantine"})
-"""Verbs that may use it: each takes something away from a sandbox, or undoes a pause."""
+"""Verbs that may use the reserve: each takes something away from a sandbox, or undoes a pause."""
 
-_ROW_MOST = 1024 * 1024  # the kernel would have refused a longer row's arguments
+_ROW_MOST = 1024 * 1024  # a command's arguments cannot be longer
 
 Row = tuple[Any, ...]
 
@@ -42,7 +42,7 @@ class Reserve:
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "wb") as file:
                 for _ in range(BYTES // 65536):
-                    file.write(bytes(65536))  # blocks that fallocate(2) only reserves would be converted when written
+                    file.write(bytes(65536))  # blocks of fallocate(2) must be converted when written
                 file.flush()
                 os.fsync(file.fileno())
             fresh.rename(self._path)
@@ -95,7 +95,7 @@ class Reserve:
             at = self._end(fd)
             if at + len(lines) >= os.fstat(fd).st_size:
                 raise OSError("the reserve is spent")
-            # The NUL ends them: after it there may be rows that moved to the database long ago.
+            # The NUL ends the rows. After it there may be rows that moved to the database long ago.
             if os.pwrite(fd, lines + b"\0", at) != len(lines) + 1:
                 raise OSError("the reserve was written in part")
             os.fdatasync(fd)

@@ -36,13 +36,13 @@ def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]
     for index in sealed:
         told, _ = read_signed(layout.manifest(index), anchors.keys)
         if told is None or not (index in too_many or told["sealed_at_ns"] < before_ns):
-            break  # oldest first, without a gap: what is kept is one chain
+            break  # oldest first and without a gap, so the rest stays one chain
         found.append({name: told[name] for name in ("segment", "first_seq", "last_seq", "last_hash")})
     return found
 
 
 def remove_segment(path: Path, archive: Path | None) -> None:
-    """Remove a segment's files, or move them to the archive (without the summary, not valid there). Raises OSError."""
+    """Remove a segment's files, or move them to the archive (except for the summary). Raises OSError."""
     path.with_suffix(".grams").unlink(missing_ok=True)
     for part in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         if not part.exists():

@@ -1,4 +1,4 @@
-"""A row before and after it is added to the chain."""
+"""Rows before and after they are added to the chain."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Draft(Struct, frozen=True):
 
     @property
     def urgent(self) -> bool:
-        """Whether it may use the reserve, because it ends something or takes something away from a sandbox."""
+        """Whether it may use the reserve, because it is an end or takes something away from a sandbox."""
         return self.kind is not Kind.ATTEMPT or self.action in EMERGENCY
 
 
 def chained(drafts: Sequence[Draft], head: Place, mac: Callable[[bytes], bytes] | None) -> list[Row]:
-    """The drafts as rows after ``head``. The second of two drafts belongs to the first, whose seq is known now.
+    """The drafts as rows after ``head``. The second of two drafts belongs to the first, whose seq is now known.
 
     ``mac`` makes a row's MAC. It is None in a segment of form 1, whose rows have none.
     """
@@ -61,7 +61,7 @@ def chained(drafts: Sequence[Draft], head: Place, mac: Callable[[bytes], bytes] 
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Insert rows inside the caller's transaction. Raises sqlite3.Error, even if a trigger left one out."""
+    """Insert rows inside the caller's transaction. Raises sqlite3.Error, also if a trigger skipped a row."""
     marks = ",".join("?" * len(rows[0]))
     done = connection.executemany(f"INSERT INTO record VALUES ({marks})", rows)  # noqa: S608
     if done.rowcount != len(rows):
@@ -74,7 +74,7 @@ def place(row: Row) -> Place:
 
 
 def head(connection: sqlite3.Connection) -> Place:
-    """The place after which a segment's next row comes."""
+    """The place of a segment's last row, which the next one follows."""
     found: Place | None = connection.execute("SELECT seq, hash FROM record ORDER BY seq DESC LIMIT 1").fetchone()
     if found is not None:
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import uuid
 from contextlib import closing
@@ -27,8 +28,8 @@ COLUMNS = (
     "backend", "target", "outcome", "dur_us", "body", "prev", "hash",
 )  # fmt: skip
 
-# INSERT OR REPLACE bypasses DELETE triggers while recursive triggers are off, so inserts are guarded as well:
-# only the next seq, chained to the head, is accepted.
+# INSERT OR REPLACE bypasses DELETE triggers while recursive triggers are off. So inserts are guarded as well: only the
+# next seq, chained to the head, is accepted.
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE record (
@@ -83,7 +84,7 @@ _MACS = ",\n    mac BLOB NOT NULL"  # since version 3
 _SINCE_2 = ("carried", "by_actor", "by_backend", "by_time", "by_outcome")
 _META = {"console_uuid", "genesis", "first_seq", "index"}
 _STATISTICS = ("CREATE TABLE sqlite_stat1(tbl,idx,stat)", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)")
-"""The tables that `ANALYZE` makes, which somebody may run."""
+"""The tables that `ANALYZE` makes, in case somebody runs it."""
 
 # As in version 1.
 _OLD_ONLY_NEXT = (
@@ -152,7 +153,7 @@ def seal(connection: sqlite3.Connection) -> None:
 
 
 def sealed(connection: sqlite3.Connection) -> bool:
-    """Whether the segment takes no more rows."""
+    """Whether the segment is closed to new rows."""
     return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sealed'").fetchone() is not None
 
 
@@ -186,7 +187,7 @@ def altered(connection: sqlite3.Connection, *, closed: bool) -> str:
     if not old and version(connection) != (VERSION if chained > 1 else _SEALED):
         return "its user_version is not as made"
     keys = {key for [key] in connection.execute("SELECT key FROM meta").fetchall()}
-    more = sorted(map(str, keys - _META))  # a flipped bit can make a key of any type
+    more = sorted(map(str, keys - _META))  # a flipped bit can turn a key into any type
     return f"its table meta has {', '.join(more)}" if more else ""
 
 
@@ -205,8 +206,16 @@ def _objects(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
             if not (type_ == "index" and sql is None) and not (type_ == "table" and sql in _STATISTICS)}  # fmt: skip
 
 
+def statistics(connection: sqlite3.Connection) -> str:
+    """SHA-256 of what `ANALYZE` left, in hex; empty if there is nothing."""
+    found = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
+    names = [name for name, sql in found if sql in _STATISTICS]
+    content = [connection.execute(f"SELECT * FROM {name}").fetchall() for name in names]  # noqa: S608
+    return hashlib.sha256(repr(content).encode()).hexdigest() if names else ""
+
+
 def carried(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """Attempts of older segments without an end when this one was made; none in a file of version 1."""
+    """Attempts of older segments that had no end when this one was made; none in a file of version 1."""
     return connection.execute("SELECT * FROM carried ORDER BY seq").fetchall() if _carries(connection) else []
 
 

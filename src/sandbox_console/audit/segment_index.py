@@ -1,7 +1,7 @@
-"""A sealed segment's summary: which of its blocks may contain a text. It is a cache for the filter, not evidence.
+"""Summaries of sealed segments: which blocks may contain a text. They are a cache for the filter, not evidence.
 
-It can be lost at any time. It is used only if its signature by the anchors' key is valid and the segment's file is
-the one that was summarised, to the nanosecond of its last change. Otherwise every row is read, as without a summary.
+A summary can be lost at any time. It is used only if its signature by the anchors' key is valid and the segment's file
+is the one that was summarised, to the nanosecond of its last change. Otherwise every row is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAC = 32
 _TICK_S = 0.02
 """Longer than a tick of the kernel's clock for file times, which is 10 ms at HZ=100."""
 
-_ROOM = 64 * 1024 * 1024  # a disk with less has no space for something optional
+_ROOM = 64 * 1024 * 1024  # a disk with less space has none for a cache
 
 SEARCHED = ("target", "body", "action")
 """The columns that a filter by text searches."""
@@ -75,8 +75,8 @@ def there(layout: Layout, index: int) -> bool:
 def build(layout: Layout, index: int, stop: Callable[[], bool] = lambda: False) -> bool:
     """Summarise a sealed segment, 32 MiB in half a second. Returns whether it did. ``stop`` ends it between blocks.
 
-    No writer has to wait, because a sealed segment does not change. If two processes build one summary, one of them
-    leaves it to the other. Raises OSError, sqlite3.Error.
+    No writer has to wait, as a sealed segment does not change. If two processes build one summary, one of them leaves
+    it to the other. Raises OSError, sqlite3.Error.
     """
     path = layout.summary(index)
     fresh = path.with_name(path.name + ".new")
@@ -104,7 +104,7 @@ def _made(layout: Layout, index: int, stop: Callable[[], bool]) -> bytes | None:
     before = _file(path)
     if before is None:
         return None
-    time.sleep(_TICK_S)  # a change within one tick of another has an equal time
+    time.sleep(_TICK_S)  # two changes within one tick have the same time
     with closing(segments.connect_frozen(path)) as db:
         if not schema.sealed(db):
             return None
@@ -132,7 +132,7 @@ def _read(layout: Layout, index: int) -> tuple[int, int, memoryview] | None:
     """The first and last row of a valid summary, and its blocks' bits."""
     try:
         content = layout.summary(index).read_bytes()
-        signed = memoryview(content)[:-_MAC]  # a copy would take as long as the signature
+        signed = memoryview(content)[:-_MAC]  # copying would take as long as the signature
         if not hmac.compare_digest(_mac(layout, signed), content[-_MAC:]):
             return None
         end = content.index(b"\n")
@@ -144,7 +144,7 @@ def _read(layout: Layout, index: int) -> tuple[int, int, memoryview] | None:
 
 
 def _file(path: Path) -> tuple[int, ...] | None:
-    """The file's identity and state (nobody can set back its ctime). None while there is a WAL."""
+    """The file's identity and state (its ctime cannot be set back); None while there is a WAL."""
     with suppress(FileNotFoundError):
         if path.with_name(path.name + "-wal").stat().st_size:
             return None

@@ -17,6 +17,7 @@ from sandbox_console.audit import rows, schema
 from sandbox_console.audit.anchors import Anchors, Check, sealed_text, sync_folder
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.page_digests import content_of
 from sandbox_console.audit.rows import Place
 
 _SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26
@@ -47,7 +48,7 @@ def connect_frozen(path: Path) -> sqlite3.Connection:
 
 
 def make(path: Path, head: schema.Head) -> None:
-    """Write a segment's whole file or nothing. A half-written file of a killed process is overwritten."""
+    """Write a segment's whole file or nothing. A killed process's half-written file is overwritten."""
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, fresh.with_name(fresh.name + "-journal")):
         leftover.unlink(missing_ok=True)
@@ -67,9 +68,15 @@ def follow_on(db: sqlite3.Connection, layout: Layout, index: int, anchors: Ancho
     carried = sorted(schema.open_attempts(db))
     told = {"segment": index, "console": head.console, "first_seq": head.first_seq, "last_seq": last, "rows": count,
             "genesis": head.genesis.hex(), "last_hash": digest.hex(), "sealed_at_ns": time.time_ns(),
-            "carried": fingerprint(carried)}  # fmt: skip
+            "carried": fingerprint(carried), "sha256": digest_of(db)}  # fmt: skip
     write_signed(layout.manifest(index), told, anchors)
     make(layout.segment(index + 1), schema.Head(head.console, index + 1, digest, last + 1, tuple(carried)))
+
+
+def digest_of(db: sqlite3.Connection) -> str:
+    """SHA-256 of a segment's whole file, in hex; empty if it is too large."""
+    content = content_of(db)
+    return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
 def fingerprint(carried: Sequence[Sequence[Any]]) -> str:
@@ -78,7 +85,7 @@ def fingerprint(carried: Sequence[Sequence[Any]]) -> str:
 
 
 def leave_damaged(layout: Layout, index: int, problem: str, anchors: Anchors) -> None:
-    """Leave a damaged segment where it is, and begin the next one at the last anchor or after what can be read."""
+    """Leave a damaged segment where it is, and begin the next one at the last anchor or after its last readable row."""
     anchor = anchors.last()
     readable = _readable_place(layout.segment(index))
     last = max(readable[0] if readable else 0, anchor.seq if anchor else 0)
@@ -119,7 +126,7 @@ def damage(db: sqlite3.Connection, *, indexes: bool = False) -> str:
 
 
 def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
-    """Write a whole manifest, signed with the anchors' key, or nothing. Raises OSError."""
+    """Write a manifest, signed with the anchors' key, as a whole or not at all. Raises OSError."""
     anchors.keys.make()
     told = told | {"sig": anchors.keys.sign(sealed_text(told))}
     text = _rendered(told | {"mac": anchors.keys.mac(sealed_text(told))})
@@ -156,7 +163,7 @@ def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[
 
 
 def _by_public_key(told: dict[str, Any], sig: object, by: PublicKey, *, unsigned: bool) -> bool:
-    if not sig:  # anybody may have written it: at least it has the right form
+    if not sig:  # anybody may have written it, but it has the right form
         return unsigned and {"rows", "last_seq", "last_hash"} <= told.keys() and type(told["last_seq"]) is int
     return isinstance(sig, str) and by.holds(sig, sealed_text(told))
 

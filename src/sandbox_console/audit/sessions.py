@@ -1,4 +1,4 @@
-"""Sessions: each process holds a lock on its own file for as long as it lives."""
+"""Sessions: each process holds a lock on a file of its own for as long as it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Session:
-    """The session of the running process. The kernel releases the lock however the process dies."""
+    """The session of this process. The kernel releases its lock however the process ends."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -20,14 +20,12 @@ class Session:
         fresh = folder / f"{self.id}.new"
         self._fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._fd, fcntl.LOCK_EX)
-        fresh.rename(self._path)  # locked first, so that nobody ever takes it for a dead one's
-        with suppress(
-            OSError
-        ):  # the pid is only for people; it cannot be written to a full disk, but only the lock matters
+        fresh.rename(self._path)  # locked first, so that nobody takes it for a dead session's
+        with suppress(OSError):  # the pid is only for people, so a full disk may lack it: only the lock matters
             os.write(self._fd, f"{os.getpid()}\n".encode())
 
     def close(self, *, clean: bool = True) -> None:
-        """Release the lock. A clean end also removes the file, so that nobody looks for attempts left open."""
+        """Release the lock. A clean end also removes the file, so nobody looks for open attempts."""
         if self._fd >= 0:
             if clean:
                 self._path.unlink(missing_ok=True)
@@ -43,7 +41,7 @@ def dead(folder: Path) -> Iterator[str]:
 
 
 def forget(folder: Path, ids: Iterable[str]) -> None:
-    """Remove dead sessions' files, once everything that they left open has an end."""
+    """Remove the files of dead sessions, once all their attempts have an end."""
     for id_ in ids:
         (folder / f"{id_}.lock").unlink(missing_ok=True)
 
@@ -52,7 +50,7 @@ def _alive(path: Path) -> bool:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return True  # it ended cleanly just now
+        return True  # it has just ended cleanly
     except OSError:
         return True  # another user's, which we cannot judge
     try:

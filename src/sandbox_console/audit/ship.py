@@ -1,7 +1,7 @@
 """Ships the log to PostgreSQL. Each row arrives exactly once, keyed by (console_uuid, seq), even if one side dies.
 
 The local log remains the record, and the table is a copy for many consoles. The cursor moves on after the server has
-committed. Rows that were committed before a crash are sent again and recognised as known.
+committed. Rows whose commit was not noticed because of a crash are sent again and recognised as known.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS sandbox_console_audit (
     hash bytea NOT NULL, PRIMARY KEY (console_uuid, seq)
 )
 """
-"""The table that `init` makes. The user that ships needs INSERT on it and nothing else."""
+"""The table that `init` makes. The database user that ships rows only needs INSERT on it."""
 
 _TYPES = ("bigint", "bigint", "text", "bigint", *("text",) * 7, "bigint", "text", "bytea", "bytea")
 _INSERT = (
@@ -49,13 +49,13 @@ class ShipFailed(ConsoleError):
 
 
 async def init(dsn: str) -> None:
-    """Create the table. Raises ShipFailed, Unsupported if asyncpg is not installed."""
+    """Create the table. Raises ShipFailed; Unsupported if asyncpg is not installed."""
     async with _Server(dsn) as server:
         await server.execute(TABLE)
 
 
 async def ship(path: Path, dsn: str) -> int:
-    """Send the rows that were not sent yet. Returns how many. Raises ShipFailed, AuditUnavailable, Unsupported."""
+    """Send the rows that have not been sent yet. Returns how many. Raises ShipFailed, AuditUnavailable, Unsupported."""
     layout = Layout(path)
     console = await _console(layout)
     if not console:
@@ -72,7 +72,7 @@ async def ship(path: Path, dsn: str) -> int:
 
 
 class _Server:
-    """A connection. Every problem with it is raised as a ShipFailed that never shows the password."""
+    """A connection to the server. Every problem is raised as a ShipFailed that never shows the password."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -119,7 +119,7 @@ async def _console(layout: Layout) -> str:
 
 
 def cursor(path: Path, console: str) -> int:
-    """The last seq that was sent. A lost or foreign cursor starts again, which puts nothing into the table twice."""
+    """The last seq that was sent. Without a valid cursor it is 0; rows that are sent again are not stored twice."""
     whose, seq = place(path)
     return seq if whose == console else 0
 

@@ -13,7 +13,7 @@ from sandbox_console.model.audit import AuditStats
 
 
 async def stats(path: Path) -> AuditStats:
-    """The number of rows, since when, the size, and what was done by whom with what outcome."""
+    """The number and age of rows, the size, and what was done by whom with what outcome."""
     layout = Layout(path)
     found = AuditStats()
     for index in layout.indices():

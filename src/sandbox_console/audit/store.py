@@ -9,11 +9,12 @@ from typing import Any
 
 from sandbox_console.audit import chain, rows, schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
-from sandbox_console.audit.end_proof import UNANCHORED, EndProof
+from sandbox_console.audit.end_proof import REWRITTEN, UNANCHORED, EndProof
 from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock
 from sandbox_console.audit.open_segment import ROOM, SQLITE_FULL, OpenSegment, busy, unavailable
+from sandbox_console.audit.page_digest_writer import PageDigests
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.audit.retention import Keep, remove_segment, too_old
 from sandbox_console.audit.rows import Draft, Row
@@ -21,6 +22,7 @@ from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
 
 CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
+MOST_TOLD = 20  # pages that are named in a row
 URGENT_WORK = "stop, kill, pause, resume and egress deny still work and are recorded"
 
 
@@ -45,6 +47,7 @@ class Store:
         self._lock.waits = waits
         self._appends = 0
         self._segment = OpenSegment(layout, anchors, self._left)
+        self._pages = PageDigests(layout, self._segment, self._keys)
         self._proof = EndProof(layout, self._segment, anchors, self._reserve, self._tell)
         try:
             with self._lock.held():
@@ -53,6 +56,7 @@ class Store:
                 self._reserve.fill()
                 if missing := self._proof.missing():
                     self._append([self._checkpoint(UNANCHORED, missing)])
+                self._tell_changed_pages()
                 self._proof.begin()
         except BaseException as error:
             self._segment.let_go()
@@ -72,13 +76,13 @@ class Store:
             dead = set(sessions.dead(self._layout.sessions)) - {self._session}
             if not dead:
                 return 0
-            self._segment.follow()  # another console may have begun the next segment and died there
+            self._segment.follow()  # another console may have begun the next segment and died in it
             drafts = [
                 Draft(Kind.UNKNOWN, self._actor, self._session, row[2], row[3], row[4], row[0], row[5], Outcome.UNKNOWN,
                       body={"reason": "the console's process ended before it could record the outcome"})
                 for row in schema.open_attempts(self._segment.there()) if row[1] in dead
             ]  # fmt: skip
-            # Each is committed alone, because the second of two drafts in one append belongs to the first.
+            # Each is committed by itself, because the second of two drafts in one append belongs to the first.
             for draft in drafts:
                 self._append([draft])
             sessions.forget(self._layout.sessions, dead)
@@ -90,6 +94,8 @@ class Store:
             self._segment.follow()
             self._drain_if_free()
             self._proof.anchor(why)
+            if why == "time":
+                self._note_pages()
 
     def settle(self) -> None:
         """Move the rest of a sealed segment's write-ahead log into its file, if a reader prevented that before."""
@@ -105,18 +111,16 @@ class Store:
         """Anchor, checkpoint and close under the lock, because closing the last connection checkpoints, too."""
         try:
             with self._lock.held():
-                with suppress(
-                    AuditUnavailable, sqlite3.Error
-                ):  # what cannot be signed now is signed by the next console
+                with suppress(AuditUnavailable, sqlite3.Error):  # the next console signs it
                     self._segment.follow()
                     self._drain_if_free()
                     self._proof.anchor("session")
-                self._segment.checkpoint()
+                self._note_pages()
                 self._segment.let_go()
         finally:
             self._lock.release()
 
-    # Under the lock
+    # Methods below run under the lock
 
     def _append(self, drafts: Sequence[Draft], *, again: bool = False) -> list[int]:
         urgent = all(draft.urgent for draft in drafts)
@@ -218,7 +222,7 @@ class Store:
         return row[chain.MAC :] == ((self._mac(row[chain.HASH]),) if self._mac else ())
 
     def _load_key(self) -> bool:
-        """Load the key. Returns whether it is different from the one before, which is then recorded."""
+        """Load the key. Returns whether it differs from the previous one, which is then recorded."""
         try:
             return self._keys.load()
         except FileNotFoundError:
@@ -231,6 +235,20 @@ class Store:
     def _tell(self, action: str, body: dict[str, Any]) -> None:
         self._commit(rows.chained([self._checkpoint(action, body)], rows.head(self._segment.there()), self._mac))
 
+    def _tell_changed_pages(self) -> None:
+        """Record that the file was changed where no row is, because the next digests would hide it."""
+        pages: list[int] = []
+        with suppress(sqlite3.Error, OSError, ValueError):
+            pages = self._pages.changed()
+        if pages:
+            body = {"file": self._layout.segment(self._segment.index).name, "pages": pages[:MOST_TOLD]}
+            self._append([self._checkpoint(REWRITTEN, body | {"count": len(pages)})])
+
+    def _note_pages(self) -> None:
+        """Checkpoint, and write the digests of the pages. Without them verify() compares less."""
+        with suppress(sqlite3.Error, OSError, ValueError, AuditUnavailable):
+            self._pages.update()
+
     def _keep_up(self, last: Row) -> None:
         """Do the work after a commit. The rows are safe by now, so no problem here may reach the caller."""
         with suppress(sqlite3.Error, OSError, AuditUnavailable):
@@ -238,7 +256,7 @@ class Store:
                 self._proof.anchor("count")
             if self._appends >= CHECKPOINT_EVERY:
                 self._appends = 0
-                self._segment.checkpoint()
+                self._note_pages()
                 self._reserve.fill()
             if self._segment.size() > self._keep.segment_bytes:
                 self._rotate()
@@ -261,10 +279,10 @@ class Store:
         self.sealed.append(self._segment.index)
         self._segment.follow()
         if old := too_old(self._layout, self._keep, self._anchors):
-            # Recorded first: a segment that is missing without a row that says so was taken by somebody else.
+            # The removal is recorded first: if a segment is missing without such a row, somebody else took it.
             self._append([self._checkpoint("retention", {"removed": old})])
             self._proof.anchor(
                 "retention"
-            )  # signed, so that the row can be verified with the public key before anything is gone
+            )  # signed, so that the public key can verify the row before anything is removed
             for told in old:
                 remove_segment(self._layout.segment(told["segment"]), self._keep.archive)

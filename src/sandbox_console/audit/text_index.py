@@ -1,4 +1,4 @@
-"""An index of the text in a block of rows: its bits say "certainly not here" or "perhaps here".
+"""Indexes the text in a block of rows: its bits say "certainly not here" or "perhaps here".
 
 A piece is one to four consecutive bytes. If a text is in a block, all its pieces are in the block's bits, so a block
 that lacks one of them need not be read.
@@ -29,7 +29,7 @@ def bits(texts: bytes) -> bytes:
     try:
         texts.decode()
     except UnicodeDecodeError:
-        return _ALL  # nobody knows how SQLite reads damaged text, so such a block is always read
+        return _ALL  # how SQLite reads damaged text is unknown, so such a block is always read
     if not texts:
         return bytes(SIZE)
     made = bytearray(SIZE)
@@ -39,7 +39,7 @@ def bits(texts: bytes) -> bytes:
 
 
 def wanted(text: str) -> frozenset[int]:
-    """The bits that a block with this text has; none if any block may contain it."""
+    """The bits that every block with this text has; none if any block may contain it."""
     # SQLite's LIKE ends a pattern at a NUL, and treats texts with lone surrogates as damaged.
     try:
         folded = _folded(text.split("\0", 1)[0].encode())
@@ -61,7 +61,7 @@ def may_have(bits: memoryview, places: Iterable[int], start: int) -> bool:
 
 
 def _folded(text: bytes) -> bytes:
-    """Fold as LIKE compares: A to Z equals a to z, and no other letters of Unicode are folded."""
+    """Fold case as LIKE does: only A to Z are equal to a to z."""
     return text.lower()
 
 
@@ -86,5 +86,5 @@ def _places(windows: set[int]) -> set[int]:
 
 def _bits_of(pieces: set[int], length: int) -> Iterator[int]:
     for turn in range(_TIMES[length]):
-        factor, base = 1 + turn * 7919, length << 32  # another line modulo a prime for each turn
+        factor, base = 1 + turn * 7919, length << 32  # a different line modulo the prime for each turn
         yield from [(piece * factor + base) % BITS for piece in pieces]

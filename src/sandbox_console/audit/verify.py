@@ -40,7 +40,7 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
             hint = f"it was put there: look at it, then remove it from {place.folder}"
             raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
     anchors = Anchors(layout.anchors, layout.key)
-    # What proves rows is read first, and the head before the anchors, so that what it names is there by now.
+    # The proofs of rows are read first, and the head before the anchors, so that the anchor it names already exists.
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
     signed, problem = anchors.read(public)
     shipped = ship.place(layout.cursor)  # the same
@@ -69,7 +69,7 @@ def _result(found: Found, signed: Sequence[Anchor], limits: tuple[str, ...]) -> 
     return Verification(
         not found.problem, found.rows, found.head.hex() if found.rows else "", found.first_bad, found.problem,
         max(0, found.attempts - found.ends), found.unknown, limits, segments=found.segments, anchors=len(signed),
-        anchored_at=signed[-1].at_ns / 1e9 if signed else None,
+        anchored_at=signed[-1].at_ns / 1e9 if signed else None, compared=found.compared,
     )  # fmt: skip
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from sandbox_console.audit import chain, schema, segments
+from sandbox_console.audit import chain, page_digests, schema, segments
 from sandbox_console.audit.anchors import Check
 from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.db_thread import unit
-from sandbox_console.audit.end_proof import CHANGED, FOREIGN, UNANCHORED
+from sandbox_console.audit.end_proof import CHANGED, FOREIGN, REWRITTEN, UNANCHORED
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.page_digests import Digests, read
 from sandbox_console.audit.reader import reading
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.errors import AuditUnavailable
@@ -25,7 +26,7 @@ _COLUMNS = ", ".join(schema.COLUMNS)
 
 
 class Found(Struct):
-    """What the walk has found so far."""
+    """The findings of the walk so far."""
 
     rows: int = 0
     last: int = 0
@@ -44,6 +45,7 @@ class Found(Struct):
     form: int = 1  # of the newest segment that was walked
     forged: int | None = None  # the first row that the key does not authenticate
     altered: list[str] = field(default_factory=list)  # what is wrong apart from the rows
+    compared: int = 0  # segments of which every byte was compared
 
     def fail(self, problem: str, bad: int | None = None) -> None:
         """Keep the first problem."""
@@ -56,7 +58,7 @@ class Log(Struct, frozen=True):
 
     layout: Layout
     by: Check
-    signed: Mapping[int, str]  # hashes that something outside the database proves, by seq
+    signed: Mapping[int, str]  # hashes that are proved outside of the database, by seq
 
     @property
     def mac(self) -> Callable[[bytes], bytes] | None:
@@ -76,7 +78,8 @@ async def walk_segment(log: Log, index: int, found: Found, *, newest: bool) -> N
         async with reading(layout.stored(index)) as db:
             if db is None:
                 return
-            told, walked = await unit(db, lambda: _walk(db._conn, log, index, found, newest=newest))  # noqa: SLF001
+            noted = [read(layout.pages, log.by)] if newest else []
+            told, walked = await unit(db, lambda: _walk(db._conn, log, index, found, noted))  # noqa: SLF001
     except AuditUnavailable as error:
         if newest:
             raise
@@ -99,12 +102,14 @@ async def walk_segment(log: Log, index: int, found: Found, *, newest: bool) -> N
     if told["damage"]:
         found.fail(f"segment {index} is damaged: {told['damage']}")
     _note_altered(log, index, told, found)
-    if not newest:  # as it was before the walk: another console may seal a segment while it is walked
-        found.altered += _against_manifest(log, index, found.form, told["rows"], walked)
+    if newest:
+        _compare(told["pages"], found)
+    else:  # as it was before the walk: another console may seal a segment while it is walked
+        found.altered += _against_manifest(log, index, told, walked, found)
 
 
 def _left(log: Log, index: int, found: Found, *, newest: bool = False) -> bool:
-    """Whether a console left the segment as damaged. A note of that without a valid signature is itself a problem."""
+    """Whether a console left the segment as damaged. Without a valid signature, its note is itself a problem."""
     left, problem = segments.read_signed(log.layout.quarantine(index), log.by)
     if problem:
         found.fail(problem)
@@ -117,21 +122,34 @@ def _note_altered(log: Log, index: int, told: Mapping[str, Any], found: Found) -
     opened = f"segment {index} was opened to be changed: "
     if told["altered"]:
         found.altered.append(opened + told["altered"])
-    # Every console that made a later form signs.
+    # Every console that writes a later form also signs.
     before, _ = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=found.form == 1)
     if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
         found.altered.append(opened + "its table carried is not as made")
 
 
-def _against_manifest(log: Log, index: int, form: int, count: int, walked: Walk) -> list[str]:
-    told, problem = segments.read_signed(log.layout.manifest(index), log.by, unsigned=form == 1)
-    if told is None:
+def _against_manifest(log: Log, index: int, told: Mapping[str, Any], walked: Walk, found: Found) -> list[str]:
+    made, problem = segments.read_signed(log.layout.manifest(index), log.by, unsigned=found.form == 1)
+    if made is None:
         return [problem or f"the manifest of segment {index} is missing"]
-    same = (told["rows"], told["last_seq"], told["last_hash"]) == (count, walked.last, walked.head.hex())
-    return [] if same else [f"segment {index} does not match its manifest"]
+    if (made["rows"], made["last_seq"], made["last_hash"]) != (told["rows"], walked.last, walked.head.hex()):
+        return [f"segment {index} does not match its manifest"]
+    _compare(page_digests.against_manifest(log.layout.stored(index).name, made.get("sha256"), told["sha256"]), found)
+    return []
 
 
-def _walk(db: sqlite3.Connection, log: Log, index: int, found: Found, *, newest: bool) -> tuple[dict[str, Any], Walk]:
+def _compare(result: tuple[str, str], found: Found) -> None:
+    """Note what comparing a segment's bytes found: what was changed, or else why that cannot be known."""
+    changed, unknown = result
+    found.altered += [changed] if changed else []
+    found.warnings += [unknown] if unknown else []
+    found.compared += not changed and not unknown
+
+
+def _walk(
+    db: sqlite3.Connection, log: Log, index: int, found: Found, noted: list[tuple[Digests | None, str]]
+) -> tuple[dict[str, Any], Walk]:
+    """``noted`` has the digests that were read before, if the segment is the newest."""
     db.execute("BEGIN")
     try:
         head = schema.head_of(db)
@@ -143,8 +161,10 @@ def _walk(db: sqlite3.Connection, log: Log, index: int, found: Found, *, newest:
             "attempts": 0,
             "ends": 0,
             "unknown": 0,
+            "pages": ("", ""),
         }
-        told["altered"] = schema.altered(db, closed=not newest)
+        told["altered"] = schema.altered(db, closed=not noted)
+        told["sha256"] = "" if noted else segments.digest_of(db)
         told["carried"] = segments.fingerprint(schema.carried(db))
         found.signs = found.signs or schema.signs(db)
         columns = f"{_COLUMNS}, mac" if found.form > 1 else _COLUMNS
@@ -154,6 +174,9 @@ def _walk(db: sqlite3.Connection, log: Log, index: int, found: Found, *, newest:
             told |= _counts(db)
             found.retired |= _retired(db, log.known)
             found.altered += _told_by_consoles(db)
+            if noted:  # a console that wrote in between has written them again
+                noted.append(read(log.layout.pages, log.by))
+                told["pages"] = page_digests.against_digests(db, log.layout.stored(index).name, noted)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
         return told, walked
@@ -187,10 +210,11 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
 
 def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     """The problems that consoles saw and recorded."""
-    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
+    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
     words = {CHANGED: "rows that a console had written before it were missing or different",
              UNANCHORED: "the anchors or their key were missing, and new ones were started",
-             FOREIGN: "bytes that are no part of an anchor followed the last anchor"}  # fmt: skip
+             FOREIGN: "bytes that are no part of an anchor followed the last anchor",
+             REWRITTEN: "the segment's file had been changed where it has no row"}  # fmt: skip
     return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def able(backend: base.Backend, ability: type[T], capability: Capability) -> T:
-    """Return the backend as one that has ``ability``. Raises Unsupported with the backend's reason."""
+    """Return the backend, typed as one with ``ability``. Raises Unsupported with the backend's reason."""
     capabilities = backend.capabilities()
     if capabilities.has(capability) and isinstance(backend, ability):
         return backend
@@ -34,10 +34,10 @@ def able(backend: base.Backend, ability: type[T], capability: Capability) -> T:
 
 @runtime_checkable
 class Diagnosable(Protocol):
-    """Needs no capability: a backend that has nothing to check does not have the method."""
+    """Needs no capability: a backend with nothing to check does not have the method."""
 
     async def diagnose(self) -> Sequence[Diagnosis]:
-        """What it finds on the machine that it works on. Raises nothing but CancelledError."""
+        """The results of its checks of the machine that it works on. Raises nothing but CancelledError."""
         ...
 
 
@@ -45,9 +45,9 @@ class RecordEnd(Protocol):
     """Records in the audit log that a sandbox is ended for a reason in its spec."""
 
     async def __call__(self, ref: SandboxRef, why: str, effect: Callable[[], Awaitable[None]] | None) -> bool:
-        """Run ``effect`` between its attempt and its outcome; None if it has run already. Raises what it raises.
+        """Run ``effect`` between its attempt and its outcome; None if it has already run. Raises what it raises.
 
-        A limit is enforced even if the log cannot be written: the result is then False, as the end is not on record.
+        A limit is enforced even if the log cannot be written. It then returns False, as the end is not on record.
         """
         ...
 
@@ -57,7 +57,7 @@ class EnforcesLifetimes(Protocol):
     """Needs no capability: a backend whose time limits are enforced by a process that outlives every console."""
 
     async def keep(self, engine: str, record: RecordEnd) -> None:
-        """Be that process for one engine, given by its own id, until there is nothing left to do."""
+        """Run as that process for one engine, given by the engine's id, until there is nothing left to do."""
         ...
 
 
@@ -66,7 +66,19 @@ class Holding(Protocol):
     """Needs no capability: a backend that can suspend the time limits of a sandbox."""
 
     async def hold(self, permit: Permit, ref: SandboxRef, held: bool) -> None:
-        """Do not end the sandbox when its time is over, for as long as it is ``held``."""
+        """While the sandbox is ``held``, do not end it when its time is over."""
+        ...
+
+
+@runtime_checkable
+class EndsLostShells(Protocol):
+    """Needs no capability: a backend whose shells go on when the console that opened them is killed."""
+
+    async def end_lost_shell(self, permit: Permit, ref: SandboxRef, user: str | None, mark: str) -> None:
+        """Kill what is left of the shell that was opened with ``mark``. Raises BackendUnreachable, BackendError.
+
+        A sandbox that is gone or does not run has nothing left.
+        """
         ...
 
 
@@ -75,13 +87,13 @@ class ListsQuickly(Protocol):
     """Needs no capability: a backend with a list that is faster than ``list``, for callers that need only names."""
 
     async def brief(self) -> Sequence[Sandbox]:
-        """All its sandboxes, with ref, name, status and creator; the rest may be missing. Raises as ``list`` does."""
+        """All its sandboxes with ref, name, status and creator; the rest may be missing. Raises like ``list``."""
         ...
 
 
 @runtime_checkable
 class NamesFolders(Protocol):
-    """Needs no capability: a backend that names guests' folders faster than its sandboxes; else those are listed."""
+    """Needs no capability: a backend that can name guests' folders without listing its sandboxes."""
 
     async def shares(self) -> Sequence[str]:
         """Folders of this machine that any sandbox's guest can write, running or not. Raises BackendUnreachable."""
@@ -105,15 +117,15 @@ class Files(Protocol):
     """
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
-        """One path; links are followed. Raises NotFound."""
+        """The status of a path. Links are followed. Raises NotFound."""
         ...
 
     async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
-        """A directory's entries by name. Raises NotFound, or Conflict if it is not a directory."""
+        """A directory's entries, sorted by name. Raises NotFound, or Conflict if it is not a directory."""
         ...
 
     def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncIterator[bytes]:
-        """A tar of ``path``. Its first member is the last component, links as such; a directory with all below it."""
+        """A tar of ``path`` and all below it. Its first member is named by the last component; links stay links."""
         ...
 
     async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
@@ -126,7 +138,7 @@ class Processes(Protocol):
     """Capability.PROCESSES."""
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
-        """The processes that run in it now. Raises Conflict if the sandbox does not run."""
+        """The processes that are running in it. Raises Conflict if the sandbox is not running."""
         ...
 
 
@@ -162,13 +174,13 @@ class Attachable(Protocol):
     """Capability.ATTACH."""
 
     async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
-        """The main process's streams from now on. ``kill`` and closing only detach: the process lives on."""
+        """The main process's streams from now on. ``kill`` and closing only detach: the process goes on."""
         ...
 
 
 @runtime_checkable
 class OnTerminal(Protocol):
-    """What ``Attachable.attach`` may return: a Process that knows its streams. Without it: pipes, no stdin."""
+    """What ``Attachable.attach`` may return: a Process that knows its streams. Any other has pipes and no stdin."""
 
     tty: bool
     """Whether its streams are a single terminal."""
@@ -194,7 +206,7 @@ class Images(Protocol):
     """Capability.IMAGES; ``load_image`` and ``save_image`` also need Capability.IMAGE_FILES."""
 
     async def images(self) -> Sequence[Image]:
-        """All images of the backend."""
+        """All images that the backend has."""
         ...
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
@@ -260,7 +272,9 @@ class Egress(Protocol):
         ...
 
     async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
-        """Put rules in force without a restart, and keep them with the sandbox; tunnels no longer allowed are cut.
+        """Put rules in force without a restart, and store them with the sandbox.
+
+        Tunnels that are no longer allowed are cut.
 
         Raises Unsupported for a sandbox that was made without a gateway.
         """
@@ -271,7 +285,7 @@ class Egress(Protocol):
         ...
 
     def egress_records(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[EgressRecord]:
-        """Decisions on record, oldest first; with ``follow``, for as long as the caller iterates."""
+        """Recorded decisions, oldest first; with ``follow``, for as long as the caller iterates."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a backend must offer. Methods that change something take a Permit; those that only read do not.
+"""The protocols that a backend implements. Methods that change something take a Permit; others do not.
 
 A guest command's failure is a result; a provider's failure is one of ``sandbox_console.errors``.
 ``asyncio.CancelledError`` is never swallowed. Nothing here cleans text: ids, names and output are passed on as they
@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 
 
 class BackendSettings(Struct, frozen=True):
-    """What a provider is given: a folder of its own (0700, created on first use) and its config table."""
+    """The settings of a provider: a folder of its own (0700, created on first use) and its config table."""
 
     state_dir: Path
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Process(Protocol):
         ...
 
     async def wait(self) -> Exit:
-        """How it ended. 126: found but not executable; 127: not found; 128 + n: killed by signal n."""
+        """Wait for its end; returns how it ended. 126: not executable; 127: not found; 128 + n: killed by signal n."""
         ...
 
     async def kill(self) -> None:
@@ -82,7 +82,7 @@ class Terminal(Protocol):
         ...
 
     async def close(self) -> None:
-        """Hang up, then kill what is left of the shell's whole process tree. Safe to call twice."""
+        """Hang up, then kill what is left of the shell's process tree. Safe to call twice."""
         ...
 
 
@@ -98,7 +98,7 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release sockets and tasks. Sandboxes live on."""
+        """Release sockets and tasks. Sandboxes stay as they are."""
         ...
 
     def capabilities(self) -> Capabilities:
@@ -110,11 +110,14 @@ class Backend(Protocol):
         ...
 
     async def list(self) -> list[Sandbox]:
-        """All its sandboxes in every state, others' included. Raises BackendUnreachable if it is down: never []."""
+        """All its sandboxes in every state, including those of others.
+
+        Raises BackendUnreachable if it is down; it never returns an empty list then.
+        """
         ...
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        """One sandbox, in its present state. Raises NotFound."""
+        """One sandbox in its current state. Raises NotFound."""
         ...
 
     def watch(self) -> AsyncIterator[BackendEvent]:
@@ -133,7 +136,7 @@ class Backend(Protocol):
         ...
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        """Problems that this backend has with the values, by field: a missing image, more cpus than the host has.
+        """Problems that this backend has with the values, by field, such as a missing image or too many cpus.
 
         It may check the host (files, cpu count) but must not wait for the network.
         """
@@ -144,11 +147,11 @@ class Backend(Protocol):
         ...
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
-        """Start it. A no-op on a running one. Raises BackendError if it cannot run at all."""
+        """Start it. Does nothing if it is running. Raises BackendError if it cannot run at all."""
         ...
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
-        """Send SIGTERM, then SIGKILL after the grace; returns when it has ended. A no-op on a stopped one."""
+        """Send SIGTERM, then SIGKILL after the grace, and wait for its end. Does nothing if it is stopped."""
         ...
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
@@ -156,7 +159,7 @@ class Backend(Protocol):
         ...
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
-        """Pause it. Raises Unsupported where that is not possible."""
+        """Pause it. Raises Unsupported if that is not possible."""
         ...
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
@@ -168,19 +171,19 @@ class Backend(Protocol):
         ...
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
-        """Remove it with all its data. Raises Conflict if it runs, unless ``force``; NotFound if it is gone."""
+        """Remove it with all its data. Raises Conflict if it is running, unless ``force``; NotFound if it is gone."""
         ...
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        """Change the live-editable fields of a sandbox to ``spec``; the caller has made sure that only those differ."""
+        """Change the live-editable fields of a sandbox to ``spec``. The caller makes sure that only those differ."""
         ...
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
-        """Start a command beside the main process. Raises Conflict if the sandbox does not run."""
+        """Start a command beside the main process. Raises Conflict if the sandbox is not running."""
         ...
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
-        """Open a shell on a PTY. Raises Conflict if the sandbox does not run."""
+        """Open a shell on a PTY. Raises Conflict if the sandbox is not running."""
         ...
 
 

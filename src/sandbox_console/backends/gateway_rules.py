@@ -1,4 +1,4 @@
-"""A gateway's rules on this machine's disk, in the form that bubblewrap and docker share."""
+"""Reads and writes a gateway's rules on this machine's disk, for the bubblewrap and Docker backends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def put(folder: Path, rules: Sequence[EgressRule]) -> None:
 
 
 def rename(folder: Path, sandbox: str) -> None:
-    """Write a sandbox's new name: records carry it from now on."""
+    """Write a sandbox's new name, which records carry from then on."""
     _change(folder, sandbox=sandbox)
 
 

@@ -1,4 +1,4 @@
-"""Backends by entry point: listing names imports nothing."""
+"""Finds backends by entry point. Listing their names imports nothing."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def available() -> dict[str, EntryPoint]:
 
 @functools.cache
 def _points() -> tuple[EntryPoint, ...]:
-    """Cached: reading every installed package's metadata takes 20 ms."""
-    from importlib.metadata import entry_points  # 11 ms, and a console that is given its backends does not need it
+    """The registered entry points. They are cached, as reading every installed package's metadata takes 20 ms."""
+    from importlib.metadata import entry_points  # 11 ms; not needed if the caller provides the backends
 
     return tuple(entry_points(group=GROUP))
 
@@ -68,7 +68,7 @@ def preload() -> None:
     import sysconfig
     from importlib import import_module
 
-    sysconfig.get_config_vars()  # Python's folders are distinguished from the guests' by these, which are read once
+    sysconfig.get_config_vars()  # caches the variables that tell Python's folders from the guests'
     for name, point in available().items():
         if built_in(point):
             load(point)

@@ -34,7 +34,7 @@ class Member(Struct, frozen=True):
 
 
 class TarScanner:
-    """Takes chunks and returns members. Raises ValueError for what is not a tar."""
+    """Takes chunks and returns members. Raises ValueError for data that is not a tar."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -103,9 +103,9 @@ class TarScanner:
 async def guarded(archive: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Pass the chunks on. Raises UsageError before a member that would be unpacked outside the folder.
 
-    Such a member has an absolute name or a ``..`` in it, is a hard link to such a name, or lies below a symbolic link
-    of this archive. UsageError is also raised for what is not a tar, for empty input, and for a tar that is cut off in
-    a member.
+    Such a member has an absolute name or one with ``..``, is a hard link to such a name, or lies below a symbolic link
+    of this archive. UsageError is also raised for data that is not a tar, for empty input, and for a tar that ends
+    within a member.
     """
     scanner, links, came = TarScanner(), set[str](), False
     async for chunk in archive:

@@ -75,6 +75,7 @@ def _add_incident(verbs: Any, verb: _Add) -> None:
     hold.add_argument(
         "--dry-run", action="store_true", help="only list the sandboxes, the steps and what can be undone"
     )
+    _add_alerts(verbs, verb)
     bundle = verb(verbs, "bundle", "keep evidence about sandboxes in a file that others can verify")
     bundle.add_argument(
         "words",
@@ -90,6 +91,25 @@ def _add_incident(verbs: Any, verb: _Add) -> None:
     bundle.add_argument(
         "--public-key", metavar="FILE", help="with verify: only by this key, the output of audit public-key"
     )
+
+
+def _add_alerts(verbs: Any, verb: _Add) -> None:
+    watch = verb(verbs, "watch", "run the rules of [alerts] and send messages, without a screen, until Ctrl+C")
+    watch.set_defaults(follow=True)
+    alerts = verb(verbs, "alerts", "what the rules of [alerts] found, and the messages about it")
+    what = alerts.add_subparsers(dest="what", metavar="VERB", required=True)
+    verb(what, "ls", "list the alerts that fire").add_argument(
+        "--all", action="store_true", help="include those that are over"
+    )
+    verb(what, "outbox", "list messages that have not arrived yet, with the reason")
+    silence = verb(what, "silence", "send no messages of a rule for a while; without RULE list the silences")
+    silence.add_argument("rule", metavar="RULE", nargs="?", help="a rule's name; * and ? stand for any letters")
+    silence.add_argument("--sandbox", metavar="NAME", default="*", help="only about sandboxes of this name, or pattern")
+    silence.add_argument("--for", metavar="T", dest="period", default="1h", help="90s, 15m, 2h; by default 1h")
+    silence.add_argument("--reason", metavar="TEXT", default="", help="why, for the list and the audit log")
+    silence.add_argument("--undo", metavar="ID", help="end this silence")
+    test = verb(what, "test", "send a message over channels now, and say whether it arrived")
+    test.add_argument("channels", metavar="CHANNEL", nargs="*", help="by default all of the configuration")
 
 
 def _add_derived(verbs: Any, verb: _Add) -> None:

@@ -168,6 +168,7 @@ async def _verify(context: Context) -> int:
         context.text(f"in flight {found.open_attempts}, unknown {found.unknown}")
         signed = f", the last at {moment(found.anchored_at)}" if found.anchored_at else ""
         context.text(f"segments {found.segments}, anchors {found.anchors}{signed}")
+        context.text(f"every byte compared in {found.compared} of {found.segments} segments")
     else:
         where = "" if found.first_bad is None else f" at row {found.first_bad}"
         context.text(f"BROKEN{where}: {found.problem}")
@@ -187,6 +188,7 @@ def verification(found: Verification) -> dict[str, Any]:
         "open_attempts": found.open_attempts,
         "unknown": found.unknown,
         "segments": found.segments,
+        "segments_compared": found.compared,
         "anchors": found.anchors,
         "anchored_at": found.anchored_at,
         "cannot_know": list(found.limits),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -15,11 +14,11 @@ from sandbox_console.cli.selection import agree, fail_for_the_silent
 from sandbox_console.cli.spec_options import pairs
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox_filter import SYNTAX, FieldTest, fits, parse_filter
 from sandbox_console.service import Console, Quarantined, plan_quarantine, quarantine, release
 
 AT_ONCE = 32
 """How many sandboxes are contained at the same time."""
-_FIELDS = ("name", "state", "backend", "host", "image", "maker", "exit", "quarantine")
 
 
 async def run(context: Context) -> int:
@@ -41,7 +40,7 @@ async def run(context: Context) -> int:
     return context.code
 
 
-async def _chosen(context: Context, console: Console, matches: Sequence[tuple[str, bool, str]]) -> list[Sandbox]:
+async def _chosen(context: Context, console: Console, matches: Sequence[FieldTest]) -> list[Sandbox]:
     """The NAMEs, or our sandboxes with the labels that match the filter, from one list, after a confirmation."""
     args = context.args
     if args.names and (args.label or args.filter):
@@ -55,7 +54,7 @@ async def _chosen(context: Context, console: Console, matches: Sequence[tuple[st
     wanted = pairs(args.label, "label")
     sandboxes, healths = await console.list(context.backend[0])
     found = [one for one in sandboxes if one.managed and all(one.labels.get(k) == v for k, v in wanted.items())]
-    found = [one for one in found if bool(one.quarantine) is bool(args.undo) and _fits(one, matches)]
+    found = [one for one in found if bool(one.quarantine) is bool(args.undo) and fits(one, matches)]
     fail_for_the_silent(context, healths)
     found.sort(key=lambda one: (one.name, one.ref))
     if found and not args.dry_run:
@@ -63,27 +62,11 @@ async def _chosen(context: Context, console: Console, matches: Sequence[tuple[st
     return found
 
 
-def _filter(text: str) -> list[tuple[str, bool, str]]:
-    """Read ``image=python:* state!=exited`` as field, whether it must match, and pattern. Raises UsageError."""
-    found = []
-    for word in text.split():
-        field, sign, pattern = word.partition("=")
-        fits = not field.endswith("!")
-        field = field.removesuffix("!")
-        if not sign or not (field in _FIELDS or field.startswith("label.")):
-            hint = f"FIELD=PATTERN or FIELD!=PATTERN, all of which must fit; fields: {', '.join(_FIELDS)}, label.KEY"
-            raise UsageError(f"--filter: {word!r} is no test of a field", hint=hint)
-        found.append((field, fits, pattern))
-    return found
-
-
-def _fits(one: Sandbox, matches: Sequence[tuple[str, bool, str]]) -> bool:
-    values = {
-        "name": one.name, "state": str(one.status), "backend": one.ref.backend, "host": one.ref.host,
-        "image": one.image, "maker": one.maker, "quarantine": one.quarantine,
-        "exit": "" if one.exit is None or one.exit.code is None else str(one.exit.code),
-    } | {f"label.{key}": value for key, value in one.labels.items()}  # fmt: skip
-    return all(fnmatchcase(values.get(field, ""), pattern) is fits for field, fits, pattern in matches)
+def _filter(text: str) -> Sequence[FieldTest]:
+    try:
+        return parse_filter(text)
+    except ValueError as error:
+        raise UsageError(f"--filter: {error}", hint=SYNTAX) from None
 
 
 async def _one(

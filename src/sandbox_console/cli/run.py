@@ -60,7 +60,7 @@ def run(
 
 def find(verb: str) -> Verb:
     """The function that runs a verb, imported now."""
-    return _of_the_list(verb) or _inside(verb) or _of_the_console(verb) or _lifecycle()
+    return _of_the_list(verb) or _inside(verb) or _of_the_console(verb) or _of_incidents(verb) or _lifecycle()
 
 
 def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
@@ -126,16 +126,28 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.tokens import tokens as found
         case "recordings":
             from sandbox_console.cli.recordings import recordings as found
-        case "why" | "timeline":
-            from sandbox_console.cli.incident import incident as found
-        case "bundle":
-            from sandbox_console.cli.bundle import bundle as found
         case "egress":
             from sandbox_console.cli.egress import egress as found
         case "backends":
             from sandbox_console.cli.backends import backends as found
         case "doctor":
             from sandbox_console.cli.doctor import doctor as found
+        case _:
+            return None
+    return found
+
+
+def _of_incidents(verb: str) -> Verb | None:
+    """Find among the verbs about what went wrong."""
+    match verb:
+        case "why" | "timeline":
+            from sandbox_console.cli.incident import incident as found
+        case "bundle":
+            from sandbox_console.cli.bundle import bundle as found
+        case "watch":
+            from sandbox_console.cli.watch import watch as found
+        case "alerts":
+            from sandbox_console.cli.alerts import alerts as found
         case _:
             return None
     return found

@@ -9,14 +9,16 @@ import signal
 import termios
 import tty
 from collections.abc import Iterator
+from pathlib import Path
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.exec import say_without
 from sandbox_console.cli.lookup import find
 from sandbox_console.cli.terminal_filter import ScreenFilter
+from sandbox_console.crash_guard import guard
 from sandbox_console.errors import BackendError, ConsoleError, UsageError
 from sandbox_console.model.action import OpenShell
-from sandbox_console.service import ShellSession
+from sandbox_console.service import ShellSession, open_console
 
 _CHUNK = 64 * 1024
 
@@ -118,9 +120,23 @@ def _size(fd: int) -> tuple[int, int]:
 @contextlib.contextmanager
 def _raw(fd: int) -> Iterator[None]:
     before = termios.tcgetattr(fd)
+    guard.hold_terminal()
     try:
         tty.setraw(fd, termios.TCSADRAIN)  # the default would discard text typed ahead
         yield
     finally:
         with contextlib.suppress(termios.error):  # it hung up
             termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        guard.terminal_restored()
+
+
+def end_lost(config: str | None) -> int:
+    """End the shells of consoles that were killed. Run by a console's guard, so nobody reads what it says."""
+
+    async def run() -> None:
+        async with open_console(config_file=Path(config) if config else None) as console:
+            await console.end_lost_shells()
+
+    with contextlib.suppress(ConsoleError):  # the next console tries again, and says what is wrong
+        asyncio.run(run())
+    return 0

@@ -1,4 +1,6 @@
-"""The gateway that decides connections by name, its rules and its records; standard library only.
+"""The gateway, which decides about connections by host name, with its rules and records.
 
-It ships as a zipapp of this folder, ``model/hosts.py`` and ``model/egress.py`` (``bundle``), for Python 3.11 and later.
+It uses the standard library only.
+
+``bundle`` packs this folder, ``model/hosts.py`` and ``model/egress.py`` into a zipapp for Python 3.11 and later.
 """

@@ -1,4 +1,4 @@
-"""Run the gateway from the package's folder or a zipapp, without site-packages."""
+"""Runs the gateway from the package's folder or a zipapp, without site-packages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which addresses belong to the public internet.
 
-The lists are IANA's special-purpose registries (RFC 6890 and what was added since); ``ipaddress.is_global`` of the
-Python versions that a gateway may run on differs from them and from one another.
+The lists are IANA's special-purpose registries (RFC 6890 and later additions). ``ipaddress.is_global`` differs from
+them, and between the Python versions that a gateway may run on.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ METADATA = frozenset(
         ),
     )
 )  # fmt: skip
-"""Where clouds answer a machine's questions about itself, its keys among them, by their own manuals: AWS (and its ECS
-and EKS), Azure (whose address is a public one), Alibaba, Oracle, Google."""
+"""Where clouds serve the metadata of a machine, including its credentials.
+
+By their manuals: AWS (with ECS and EKS), Azure (a public address), Alibaba, Oracle and Google.
+"""
 
 
 def plain(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for (mapped, NAT64), else the address itself."""
+    """The IPv4 address that an IPv6 address stands for (mapped, NAT64), else the address itself."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -48,7 +50,7 @@ def plain(address: Address) -> Address:
 
 
 def is_global(address: Address) -> bool:
-    """Whether it is an address of the public internet: not this host's, a private network's or a special one."""
+    """Whether an address is on the public internet, and not this host's, a private network's or a special one."""
     address = plain(address)
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in _SPECIAL_4)

@@ -1,4 +1,4 @@
-"""Queries a running gateway for what it would decide about a host. Nothing is connected."""
+"""Asks a running gateway what it would decide about a host, without connecting to the host."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MOST = 65536
 
 
 def ask(address: tuple[str, int], host: str, port: int) -> EgressVerdict:
-    """The verdict. Raises OSError where nobody answers, ValueError for another answer."""
+    """The gateway's verdict. Raises OSError if nobody answers, ValueError if the answer is not a verdict."""
     with socket.create_connection(address, ANSWER_S) as sock:
         return exchange(sock, host, port)
 
 
 def exchange(sock: socket.socket, host: str, port: int) -> EgressVerdict:
-    """The verdict, over a connection that is open already."""
+    """The gateway's verdict, over a connection that is already open."""
     sock.settimeout(ANSWER_S)
     query = urlencode({"host": host, "port": port})
     sock.sendall(f"GET /verdict?{query} HTTP/1.1\r\nHost: gateway\r\n\r\n".encode())

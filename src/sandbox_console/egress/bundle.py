@@ -1,4 +1,4 @@
-"""Packs the gateway into one file that any Python from 3.11 on runs."""
+"""Packs the gateway into one file that Python 3.11 and later run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _START = "import sys\nsys.modules['ssl'] = None\nfrom sandbox_console.egress.mai
 
 
 def members() -> dict[str, bytes]:
-    """The files in it, by name: this folder, two modules of the model, and packages that are empty."""
+    """The files in the zipapp, by name: this folder, two modules of the model, and empty packages around them."""
     found = {
         "__main__.py": _START.encode(),
         "sandbox_console/__init__.py": b"",
@@ -26,7 +26,7 @@ def members() -> dict[str, bytes]:
 
 
 def build() -> bytes:
-    """The zipapp's bytes; the same for the same sources."""
+    """The zipapp's bytes. They depend on the sources only, so a build can be reproduced."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members().items():

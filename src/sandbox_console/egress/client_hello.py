@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST = 16 * 1024
-"""Bytes of a ClientHello with its record headers; post-quantum ones have about 2 KiB."""
+"""The most bytes of a ClientHello with its record headers. One with post-quantum keys has about 2 KiB."""
 
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 _RECORD_MOST = 1 << 14
@@ -11,11 +11,11 @@ _RECORDS_MOST = 64
 
 
 class NotTLS(ValueError):
-    """The bytes are not a ClientHello, or one that two readers could understand differently."""
+    """The bytes are not a ClientHello, or are one that two parsers could understand differently."""
 
 
 def server_name(data: bytes) -> str | None:
-    """The one server name of a ClientHello, empty where it has none; None while more bytes are needed.
+    """The server name of a ClientHello, empty if it has none; None while more bytes are needed.
 
     The message may be spread over any number of TLS records. Raises NotTLS.
     """
@@ -29,13 +29,13 @@ def server_name(data: bytes) -> str | None:
 
 
 def size(data: bytes) -> int:
-    """The bytes of the records that a ClientHello is in, 0 while more are needed. Raises NotTLS."""
+    """How many bytes the records of a ClientHello take, 0 while more bytes are needed. Raises NotTLS."""
     found = _message(data)
     return found[1] if found else 0
 
 
 def _message(data: bytes) -> tuple[bytes, int] | None:
-    """The handshake message's body, put together from its records, and where they end; None while more has to come."""
+    """The handshake message's body, joined from its records, and where they end; None while more bytes are needed."""
     body, at = b"", 0
     for _ in range(_RECORDS_MOST):
         if len(body) >= 4:

@@ -13,7 +13,7 @@ from sandbox_console.model.egress import EgressRecord
 
 
 class Refused(Exception):
-    """The gateway says no; ``reason`` is a word of ``model.egress.REASONS``."""
+    """The gateway refuses a connection; ``reason`` is a key of ``model.egress.REASONS``."""
 
     def __init__(self, reason: str, *, rule: str = "", detail: str = "", address: str = "") -> None:
         super().__init__(reason)
@@ -22,7 +22,7 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class Connection:
-    """One request or tunnel that the rules allow for now."""
+    """One request or tunnel that the rules currently allow."""
 
     host: str
     port: int
@@ -35,17 +35,17 @@ class Connection:
     received: int = 0
     relay: Relay | None = None
     reason: str = ""
-    told: bool = False  # whether it was reported that it was allowed
+    told: bool = False  # whether the record that allows it has been written
     quiet_since: float = 0.0
 
     def cut(self, reason: str) -> None:
-        """End it from outside; its task is cancelled and finds the reason here."""
+        """End the connection from outside: its task is cancelled and finds the reason here."""
         if not self.reason:
             self.reason = reason
             self.task.cancel()
 
     def count(self) -> None:
-        """Take over what a relay has counted."""
+        """Take over the byte counts of a relay."""
         if self.relay is not None:
             self.sent += self.relay.up.bytes
             self.received += self.relay.down.bytes
@@ -60,16 +60,16 @@ class ConnectionRecords:
         self.sandbox = ""
 
     def refused(self, host: str, port: int, method: str, refused: Refused) -> None:
-        """A connection that was not made."""
+        """Record a connection that was refused."""
         self._record(host, port, method, False, refused.reason, refused.rule, refused.address)
 
     def allowed(self, flow: Connection) -> None:
-        """A connection that is made."""
+        """Record a connection that was allowed."""
         flow.began, flow.told = time.monotonic(), True
         self._record(flow.host, flow.port, flow.method, True, "", flow.rule, str(flow.address))
 
     def ended(self, flow: Connection) -> None:
-        """The end of one that was made."""
+        """Record the end of an allowed connection."""
         flow.count()
         if not flow.told:
             return

@@ -1,4 +1,4 @@
-"""Which rule decides about a host, a port and an address. Pure."""
+"""Finds the rule that decides about a host, a port and an address. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox_console.model.hosts import DEFAULT_PORTS, HostPattern, normalise, p
 
 @lru_cache(maxsize=4096)
 def _parsed(pattern: str) -> HostPattern | None:
-    """A pattern that was accepted once; one that cannot be read matches nothing."""
+    """A pattern that was accepted before. One that cannot be parsed matches nothing."""
     try:
         return parse(pattern, allow_ip=True)
     except ValueError:
@@ -23,7 +23,7 @@ def _parsed(pattern: str) -> HostPattern | None:
 def verdict(rules: Iterable[EgressRule], host: str, port: int, now: float | None = None) -> EgressVerdict:
     """What the rules say about a name or an IP literal, without resolving it.
 
-    With ``now`` (seconds since the epoch) rules that have run out are passed over.
+    With ``now`` (seconds since the epoch), expired rules are skipped.
     """
     rules = tuple(rules) if now is None else in_force(rules, now)
     name = named(host)
@@ -37,10 +37,11 @@ def verdict(rules: Iterable[EgressRule], host: str, port: int, now: float | None
 
 
 def address_verdict(rules: Sequence[EgressRule], address: Address, port: int, *, own: bool = False) -> EgressVerdict:
-    """What the rules say about an address that an allowed name has.
+    """What the rules say about an address to which an allowed name resolves.
 
-    One that is not public must be named by a rule; one of this machine's own, or of a cloud's metadata, by a rule for
-    exactly that address: a network that it lies in does not open it. A denied network is always refused.
+    An address that is not public must be allowed by a rule of its own. For an address of this machine, or of a cloud's
+    metadata service, the rule must name exactly that address; a rule for its network is not enough. A denied network is
+    always refused.
     """
     text = str(plain(address))
     for one in {str(address), text}:
@@ -57,7 +58,7 @@ def address_verdict(rules: Sequence[EgressRule], address: Address, port: int, *,
 
 
 def named(host: str) -> str:
-    """A host as rules and records write it: normalised, an address in its plain form; empty for what is neither."""
+    """A host as rules and records write it: a normalised name or a plain address; empty if it is neither."""
     if (address := parse_address(host)) is not None:
         return str(address)
     try:
@@ -73,7 +74,7 @@ def _first(
         if rule.effect is effect and (pattern := _parsed(rule.pattern)) is not None:
             if exactly and (pattern.network is None or pattern.network.num_addresses > 1):
                 continue
-            every = effect is Effect.DENY and pattern.ports == DEFAULT_PORTS  # a deny without a port means all
+            every = effect is Effect.DENY and pattern.ports == DEFAULT_PORTS  # a deny rule without ports covers all
             if pattern.matches(host, min(pattern.ports) if every else port):
                 return rule
     return None

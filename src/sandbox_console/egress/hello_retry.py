@@ -1,8 +1,8 @@
-"""A TLS handshake with a retry: both ClientHellos must name the same host.
+"""Watches a TLS handshake with a retry, in which both ClientHellos must name the same host.
 
-A server that wants another key share answers with a HelloRetryRequest, and the client says hello again (RFC 8446,
-4.1.4). Until the server's first message has come no handshake record of the client's goes on: one that was sent ahead
-of it would be read as that second hello.
+A server that wants another key share answers with a HelloRetryRequest, and the client sends a second ClientHello (RFC
+8446, 4.1.4). Until the server's first message has arrived, no handshake record of the client is passed on: the server
+would read one that was sent ahead as the second ClientHello.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from collections.abc import Callable
 from sandbox_console.egress import client_hello
 
 _RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
-"""The random of a ServerHello that is a HelloRetryRequest: RFC 8446, 4.1.3."""
+"""The random value by which a ServerHello is a HelloRetryRequest (RFC 8446, 4.1.3)."""
 _CHANGE, _ALERT, _HANDSHAKE = 20, 21, 22
 _SERVER_HELLO = 2
-_SECRETLY = 23  # application data, in TLS 1.3 every encrypted record: early data before the second hello
+_SECRETLY = 23  # application data; in TLS 1.3 every encrypted record, such as early data
 _HEAD, _RECORD_MOST = 5, (1 << 14) + 2048
 _RANDOM_END = 4 + 2 + 32
 _READ = 16 * 1024
 
 
 class _Records:
-    """Bytes of one direction, taken apart into whole records."""
+    """The bytes of one direction, split into whole records."""
 
     def __init__(self) -> None:
         self.rest = b""
 
     def take(self) -> bytes:
-        """The next whole record with its head; empty while it has not all come. Raises NotTLS."""
+        """The next whole record with its header; empty until all of it has arrived. Raises NotTLS."""
         if len(self.rest) < _HEAD:
             return b""
         length = int.from_bytes(self.rest[3:_HEAD], "big")
@@ -43,14 +43,14 @@ class _Records:
 
 
 class Answer:
-    """What a server's first message is; ``asks_again`` is None until that is certain."""
+    """A server's first message. ``asks_again`` says whether it requests a second hello, None until that is certain."""
 
     def __init__(self) -> None:
         self._records, self._message = _Records(), b""
         self.asks_again: bool | None = None
 
     def feed(self, data: bytes) -> None:
-        """Take more of what the server sent; what is not TLS requests no second hello."""
+        """Take more bytes of the server. Bytes that are not TLS request no second hello."""
         self._records.rest += data
         try:
             while self.asks_again is None and (record := self._records.take()):
@@ -60,7 +60,7 @@ class Answer:
 
     def _look(self, record: bytes) -> None:
         if record[0] in (_ALERT, _CHANGE):
-            return  # a warning may stand before the hello
+            return  # a warning may come before the hello
         self._message += record[_HEAD:]
         if record[0] != _HANDSHAKE or self._message[:1] not in (b"", bytes([_SERVER_HELLO])):
             self.asks_again = False
@@ -69,29 +69,29 @@ class Answer:
 
 
 class Client:
-    """What a client sends after its first hello, and how much of it may go on."""
+    """What a client sends after its first hello, and how much of it may be passed on."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer, self._records = answer, _Records()
         self._hello = b""
-        self.name: str | None = None  # that of the second hello, once it is whole
+        self.name: str | None = None  # the name in the second hello, once it is complete
 
     @property
     def done(self) -> bool:
-        """Whether nothing more has to be read."""
+        """Whether no more has to be read."""
         return self._answer.asks_again is False or self.name is not None
 
     @property
     def waits(self) -> bool:
-        """Whether something is held until the server has answered."""
+        """Whether something is held back until the server has answered."""
         return bool(self._records.rest) and self._answer.asks_again is None
 
     def feed(self, data: bytes) -> None:
-        """More of what the client sent."""
+        """Take more bytes of the client."""
         self._records.rest += data
 
     def onward(self) -> bytes:
-        """What may go on to the server now. Raises NotTLS."""
+        """What may be passed on to the server now. Raises NotTLS."""
         out = b""
         while not self.done:
             held = self._records.rest
@@ -108,12 +108,12 @@ class Client:
         return out
 
     def rest(self) -> bytes:
-        """All that is held."""
+        """Everything that is held back."""
         held, self._hello, self._records.rest = self._hello + self._records.rest, b"", b""
         return held
 
     def _passed(self, record: bytes) -> bytes:
-        """A record that goes on by itself, or empty: one of the second hello waits until the name is known."""
+        """A record that may be passed on by itself; empty if it is of the second hello, whose name is not known yet."""
         if record[0] == _HANDSHAKE:
             self._hello += record
             self.name = client_hello.server_name(self._hello)
@@ -128,8 +128,8 @@ async def watch(
 ) -> tuple[int, int]:
     """Pass bytes both ways until no second hello can come, or ``check`` has let its name pass.
 
-    ``ahead`` is what was read of the client behind its first hello. Gives the bytes of the client's and the server's
-    that were passed on. Raises NotTLS, and what ``check`` raises.
+    ``ahead`` is what was read from the client after its first hello. Returns how many bytes of the client and of the
+    server were passed on. Raises NotTLS, and what ``check`` raises.
     """
     answer = Answer()
     said = Client(answer)
@@ -152,7 +152,7 @@ async def watch(
 
 
 def _checked(said: Client, check: Callable[[str], None]) -> bytes:
-    """What may go on to the server now; all of it once the second hello's name has passed."""
+    """What may be passed on to the server now: everything, once the name in the second hello has passed the check."""
     onward = said.onward()
     if said.name is not None:
         check(said.name)
@@ -161,13 +161,13 @@ def _checked(said: Client, check: Callable[[str], None]) -> bytes:
 
 
 async def _send(sock: socket.socket, data: bytes) -> int:
-    if data:  # where the other side has ended there is none, and sending nothing would fail
+    if data:  # there is none once the other side has ended, and sending nothing would fail
         await asyncio.get_running_loop().sock_sendall(sock, data)
     return len(data)
 
 
 async def _readable(socks: list[socket.socket]) -> list[socket.socket]:
-    """Those that have something to read. Nothing is read yet, so nothing is lost when this is cancelled."""
+    """The sockets that have something to read. Nothing is read here, so a cancellation loses nothing."""
     loop = asyncio.get_running_loop()
     found: list[socket.socket] = []
     woken: asyncio.Future[None] = loop.create_future()
@@ -189,7 +189,7 @@ async def _readable(socks: list[socket.socket]) -> list[socket.socket]:
 
 
 def _some(sock: socket.socket) -> bytes | None:
-    """What is there, empty at the end, None where there was nothing after all. Raises OSError."""
+    """What can be read; empty at the end, None if there is nothing to read after all. Raises OSError."""
     try:
         return sock.recv(_READ)
     except BlockingIOError:
@@ -200,4 +200,4 @@ def _end(sock: socket.socket) -> None:
     try:
         sock.shutdown(socket.SHUT_WR)
     except OSError:
-        return  # it is gone; the relay finds out
+        return  # the connection is gone, which the relay will find out

@@ -1,4 +1,4 @@
-"""The addresses of the machine around a gateway that has its own network, read live from the kernel's files."""
+"""Finds the addresses of the machine around a gateway that has its own network, live from the kernel's files."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from sandbox_console.model.hosts import Network
 
 _LIVE_S = 1.0
 FILES = ("fib_trie", "if_inet6")
-"""Of /proc/net: the routes, whose entries ``LOCAL`` are the addresses of IPv4, and the addresses of IPv6."""
+"""Files of /proc/net: the routes, whose ``LOCAL`` entries are the IPv4 addresses, and the IPv6 addresses."""
 
 APART = "apart"
-"""What a gateway says, when it is ready, of files that are of another network than the one around it."""
+"""What a gateway reports, when it is ready, if the files belong to another network than the one around it."""
 
 
 HELD = "held"
-"""What a gateway says if the first address of its network, the bridge's, belongs to somebody; nobody should have it."""
+"""What a gateway reports if somebody has the first address of its network. It is the bridge's, and should be free."""
 
 _ASKED_S, _AGAIN_S = 1.0, 30.0
 _COMPLETE = 2
-"""The flag ATF_COM of an entry in /proc/net/arp (linux/if_arp.h): its machine answered."""
+"""The flag ATF_COM of an entry in /proc/net/arp (linux/if_arp.h): the machine at the address answered."""
 _SAID_MOST = 64
 
 
 def ready_words(records: Path) -> tuple[str, ...]:
-    """What a gateway said when it was ready, of a folder that it may fill as it likes: no link, pipe or long file."""
+    """The words that a gateway reported when it was ready.
+
+    It may put anything into its folder, so links, pipes and long files are not read.
+    """
     try:
         fd = os.open(records / "ready", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -47,9 +50,9 @@ def ready_words(records: Path) -> tuple[str, ...]:
 
 
 class Host:
-    """Knows which addresses lead to the machine itself. Without a folder none is known from there.
+    """Knows which addresses lead to the machine itself. Without a folder it knows none of them.
 
-    ``routes`` is the gateway's own table: who takes its packets on is the machine's end of its bridge, or a router.
+    ``routes`` is the gateway's own routing table: the next hop is the machine's end of the bridge, or a router.
     """
 
     def __init__(self, folder: Path | None, routes: Path = Path("/proc/net/route")) -> None:
@@ -58,9 +61,9 @@ class Host:
         self._read_at = float("-inf")
 
     def has(self, address: Address, *, fresh: bool = False) -> bool:
-        """Whether it is the machine's own: as of the last second, or now, which takes 0.1 ms.
+        """Whether an address is the machine's own: as of the last second or, with ``fresh``, as of now (in 0.1 ms).
 
-        What was known stays if the files cannot be read.
+        If the files cannot be read, the addresses that were known stay known.
         """
         if self._folder is None:
             return False
@@ -71,7 +74,7 @@ class Host:
 
     @property
     def apart(self) -> bool:
-        """Whether the files are of another network than the one around: none of who takes packets on is in them."""
+        """Whether the files belong to another network than the gateway's: they contain none of its next hops."""
         if self._folder is None:
             return True
         machine, routers = _read(self._folder), self._routers()
@@ -89,7 +92,7 @@ async def watch(network: ipaddress.IPv4Network, tell: Callable[[bool], None]) ->
     address = str(network[1])
     while True:
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.sendto(b"", (address, 9))  # discard (RFC 863): what counts is that the kernel looks for its owner
+            sock.sendto(b"", (address, 9))  # discard (RFC 863): it makes the kernel look for the address's owner
         await asyncio.sleep(_ASKED_S)
         with suppress(OSError):
             tell(answers_4(Path("/proc/net/arp").read_text(), address))
@@ -97,7 +100,7 @@ async def watch(network: ipaddress.IPv4Network, tell: Callable[[bool], None]) ->
 
 
 def answers_4(text: str, address: str) -> bool:
-    """Whether a ``/proc/net/arp`` has the hardware address of who has an address."""
+    """Whether the text of ``/proc/net/arp`` has a hardware address for an address."""
     words = [line.split() for line in text.splitlines()[1:]]
     return any(one[0] == address and int(one[2], 16) & _COMPLETE for one in words if len(one) > 2)
 
@@ -113,7 +116,7 @@ def _read(folder: Path) -> frozenset[Network]:
 
 
 def local_4(text: str) -> set[Network]:
-    """The local networks in a ``fib_trie``; most are of one address."""
+    """The local networks in the text of ``fib_trie``. Most are single addresses."""
     found: set[Network] = set()
     address = ""
     for line in text.splitlines():
@@ -126,12 +129,12 @@ def local_4(text: str) -> set[Network]:
 
 
 def routers_4(text: str) -> frozenset[ipaddress.IPv4Network]:
-    """Who takes packets on, in a ``/proc/net/route``: its addresses are in the machine's byte order."""
+    """The next hops in the text of ``/proc/net/route``, whose addresses are in the machine's byte order."""
     words = [line.split() for line in text.splitlines()[1:]]
     found = (socket.inet_ntoa(struct.pack("=I", int(one[2], 16))) for one in words if len(one) > 2)
     return frozenset(ipaddress.IPv4Network(one) for one in found if one != "0.0.0.0")  # noqa: S104 - none
 
 
 def local_6(text: str) -> set[Network]:
-    """The addresses in an ``if_inet6``."""
+    """The addresses in the text of ``if_inet6``."""
     return {ipaddress.IPv6Network(int(line.split()[0], 16)) for line in text.splitlines() if line.strip()}

@@ -1,4 +1,4 @@
-"""Answers to a sandbox: HTTP with JSON in it."""
+"""Answers to a sandbox: HTTP responses with a JSON body."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _STATUS = {
 }
 
 UNRECOGNIZED_NAME = b"\x15\x03\x03\x00\x02\x02\x70"
-"""A fatal TLS alert (RFC 8446, 6.2): clients then say why a handshake failed."""
+"""A fatal TLS alert (RFC 8446, 6.2), so that clients can say why a handshake failed."""
 
 CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 def refusal(sandbox: str, host: str, port: int, reason: str, detail: str = "") -> bytes:
-    """The answer to what is refused or failed; 403 for what the rules decide."""
+    """The answer to a request that was refused or failed; its status is 403 if the rules refused it."""
     why = REASONS[reason]
     text = f"egress to {host}:{port} is refused: {why}" if host else f"egress is refused: {why}"
     body = {"error": text, "reason": reason, "host": host, "hint": detail or _hint(sandbox, host, port, reason)}
@@ -30,13 +30,13 @@ def refusal(sandbox: str, host: str, port: int, reason: str, detail: str = "") -
 
 
 def verdict_answer(verdict: EgressVerdict) -> bytes:
-    """The answer to a question about a verdict."""
+    """The answer to a query for a verdict."""
     body = {"allowed": verdict.allowed, "reason": verdict.reason, "rule": verdict.rule, "hint": verdict.hint}
     return answer("200 OK", body)
 
 
 def answer(status: str, body: Mapping[str, object]) -> bytes:
-    """An HTTP answer that ends its connection."""
+    """An HTTP response after which the connection is closed."""
     data = json.dumps(body).encode() + b"\n"
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n"
     return head.encode() + b"Cache-Control: no-store\r\nConnection: close\r\n\r\n" + data

@@ -1,4 +1,4 @@
-"""Forwards one plain HTTP request to its origin server and the answer back. Both connections end with it."""
+"""Forwards one plain HTTP request to its origin server, and the response back. Both connections are then closed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ HALF_OPEN_S = 120.0
 
 
 async def forward(request: Request, client: Stream, server: Stream, flow: Connection) -> None:
-    """Pass it on. Raises BadRequest where nothing was answered yet; EOFError, OSError.
+    """Forward a request. Raises BadRequest if nothing was answered yet; EOFError, OSError.
 
-    What the client sends after its request's body is dropped: each request is decided on a connection of its own.
+    What the client sends after the request's body is dropped: each request needs a connection and a decision of its
+    own.
     """
     asking = asyncio.ensure_future(_ask(request, client, server, flow))
     answering = asyncio.ensure_future(_answer(client, server, flow))
@@ -27,7 +28,7 @@ async def forward(request: Request, client: Stream, server: Stream, flow: Connec
         (answering if answering.done() else asking).result()
     except (BadRequest, TooLong) as error:
         if flow.received:
-            raise EOFError from error  # the answer has begun: another one would be taken for a part of it
+            raise EOFError from error  # the response has begun: another one would be taken for a part of it
         raise BadRequest(str(error) or "a line of the request's body is too long") from error
     finally:
         for task in (asking, answering):
@@ -36,7 +37,7 @@ async def forward(request: Request, client: Stream, server: Stream, flow: Connec
 
 
 async def _ask(request: Request, client: Stream, server: Stream, flow: Connection) -> None:
-    """Send the request, then wait until the client has gone for long: it may close its side and still read."""
+    """Send the request, then wait until the client has long been gone: it may close its side and still read."""
     head = request.head()
     flow.sent += len(head)
     await server.send(head)
@@ -56,7 +57,7 @@ async def _ask(request: Request, client: Stream, server: Stream, flow: Connectio
 
 
 async def _chunks(client: Stream, server: Stream, flow: Connection) -> None:
-    """A chunked body, framed again: sizes without extensions, no trailers."""
+    """Forward a chunked body with new framing: sizes without extensions, and no trailers."""
     while size := chunk_size((await client.until(b"\r\n", _LINE_MOST))[:-2]):
         await server.send(b"%x\r\n" % size)
         while size:

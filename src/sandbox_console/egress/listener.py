@@ -1,4 +1,4 @@
-"""Accepts connections of listening sockets: a limited number at once, each in its own task."""
+"""Accepts connections from listening sockets: a limited number at once, each in its own task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAUSE_S = 0.05
 
 
 class Listener:
-    """``serve`` has each connection that ``admits`` takes, by its socket and its peer; the others are closed."""
+    """Serves connections. ``admits`` says by socket and peer which are passed to ``serve``; the others are closed."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Listener:
                 sock, peer = listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # what waits is taken when others have closed
+            except OSError:  # waiting connections are accepted when others have closed
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listener)
                 loop.call_later(_PAUSE_S, self._again, listener)

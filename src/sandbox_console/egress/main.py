@@ -1,13 +1,13 @@
 """The gateway as a program: ``serve`` runs beside a sandbox, ``ask HOST PORT`` is its client.
 
-Everything is imported before root is given up, as the interpreter may be in a folder of root's.
+Everything is imported before root is given up, as the interpreter may be in a folder that only root can read.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import encodings.idna  # names need it and punycode later, and then they may not be readable
+import encodings.idna  # host names need it and punycode later, when they may not be readable
 import encodings.punycode  # noqa: F401
 import ipaddress
 import json
@@ -30,12 +30,12 @@ from sandbox_console.egress.server import Gateway
 
 _RESOLVERS = 8
 _FILES = 16384
-_FILE_MOST = 16 << 20  # bytes; records are cut far below it, and nothing else may fill the disk
+_FILE_MOST = 16 << 20  # bytes; record files stay far below it, and nothing else may fill the disk
 _BIND_S = 20.0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run. The exit code is 0 after SIGTERM."""
+    """Run the gateway. The exit code is 0 after SIGTERM."""
     parser = _parser()
     words = parser.parse_args(argv)
     if words.verb == "ask":
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _tell(words: argparse.Namespace, *, held: bool = False) -> None:
-    """Say that it is ready, and what does not hold around it."""
+    """Report that the gateway is ready, and what is wrong with the network around it."""
     found = [APART] if words.host and Host(words.host).apart else []
     with suppress(OSError):
         Path("records/ready").write_text(" ".join([*found, HELD] if held else found))
@@ -100,7 +100,7 @@ def _published(text: str) -> tuple[int, tuple[str, int]]:
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:
-    """A listening address of ours; the network may be attached a moment after the container began."""
+    """A socket at an address of the gateway. The network may be attached a moment after the container has started."""
     until = time.monotonic() + _BIND_S
     while True:
         sock = socket.socket()
@@ -147,8 +147,6 @@ async def _serve(words: argparse.Namespace, listener: socket.socket | None, publ
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)
     if words.life is not None:
-        loop.add_reader(
-            words.life, os._exit, 0
-        )  # its keeper is gone: whoever waits in a thread for a name is not waited for
+        loop.add_reader(words.life, os._exit, 0)  # its keeper is gone: do not wait for threads that resolve names
     with suppress(asyncio.CancelledError):
         await serving

@@ -1,6 +1,6 @@
-"""The rules of one sandbox on disk: the console writes them, its gateway reads them.
+"""The rules of one sandbox on disk. The console writes them, and the sandbox's gateway reads them.
 
-A folder holds ``policy.json``, replaced whole, so that a reader sees the old or the new one and never a part.
+The file ``policy.json`` is always replaced as a whole, so a reader sees the old or the new one, never a part.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings of a gateway. ``hosts`` are fixed addresses of names, as in /etc/hosts, which are used first."""
+    """The settings of a gateway. ``hosts`` are fixed addresses of names, as in /etc/hosts, which win over DNS."""
 
     sandbox: str
     rules: tuple[EgressRule, ...] = ()
@@ -41,7 +41,10 @@ def load(folder: Path) -> Policy:
 
 
 def save(folder: Path, policy: Policy) -> None:
-    """Replace a folder's policy. A gateway, which may be another user, has to read it: the folder above closes it."""
+    """Replace a folder's policy.
+
+    The file is readable by all, as the gateway may be another user. The closed folder above it keeps others out.
+    """
     data = {
         "version": _VERSION,
         "sandbox": policy.sandbox,
@@ -54,14 +57,14 @@ def save(folder: Path, policy: Policy) -> None:
         os.fchmod(file.fileno(), 0o644)
         json.dump(data, file)
         file.flush()
-        os.fsync(file.fileno())  # after a power cut an empty policy would deny all without a word of why
+        os.fsync(file.fileno())  # an empty policy after a power cut would deny all without a reason
     fresh.replace(folder / FILE)
 
 
 def prepare(folder: Path, sandbox: str, patterns: Iterable[str], hosts: Mapping[str, tuple[str, ...]]) -> None:
     """Make a gateway's folder: ``policy`` for the console to write, ``records`` for the gateway.
 
-    Rules that are there stay. The gateway may be any user: what keeps others out is the closed folder above.
+    Existing rules stay. The gateway may be any user; the closed folder above keeps others out.
     """
     for name, mode in (("", 0o755), ("policy", 0o755), ("records", 0o777)):
         path = folder / name
@@ -74,7 +77,7 @@ def prepare(folder: Path, sandbox: str, patterns: Iterable[str], hosts: Mapping[
 
 
 def change(folder: Path, **fields: Any) -> None:
-    """Replace fields of the policy in a gateway's folder. Raises OSError, ValueError."""
+    """Change fields of the policy in a gateway's folder. Raises OSError, ValueError."""
     now = load(folder / "policy")
     after = replace(now, **fields)
     if after != now:
@@ -82,7 +85,7 @@ def change(folder: Path, **fields: Any) -> None:
 
 
 def rules_now(folder: Path, patterns: Iterable[str]) -> tuple[EgressRule, ...]:
-    """The rules of a gateway's folder that have not run out; those of the spec before it was first started."""
+    """The rules in a gateway's folder that have not expired; those of the spec before the gateway's first start."""
     try:
         return in_force(load(folder / "policy").rules, time.time())
     except FileNotFoundError:
@@ -90,14 +93,17 @@ def rules_now(folder: Path, patterns: Iterable[str]) -> tuple[EgressRule, ...]:
 
 
 def variables(proxy: str) -> dict[str, str]:
-    """The environment by which programs find a proxy; both cases, as curl reads http_proxy and others HTTP_PROXY."""
+    """The environment by which programs find a proxy.
+
+    The names are in both cases, as curl reads http_proxy and others read HTTP_PROXY.
+    """
     local = "localhost,127.0.0.1,::1"
     found = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": local}
     return found | {name.lower(): value for name, value in found.items()} | {"NODE_USE_ENV_PROXY": "1"}
 
 
 def in_force(rules: Iterable[EgressRule], now: float) -> tuple[EgressRule, ...]:
-    """The rules that have not run out at ``now``, seconds since the epoch."""
+    """The rules that have not expired at ``now`` (seconds since the epoch)."""
     return tuple(rule for rule in rules if rule.until is None or rule.until > now)
 
 
@@ -107,7 +113,7 @@ def next_expiry(rules: Iterable[EgressRule], now: float) -> float | None:
 
 
 def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
-    """Names and their addresses from a file in the format of hosts(5)."""
+    """Names and their addresses, from the text of a file in the format of hosts(5)."""
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]

@@ -1,4 +1,4 @@
-"""Published ports: connections from outside are relayed to the sandbox, and none the other way."""
+"""Relays connections from outside to the published ports of a sandbox, and none the other way."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sandbox_console.egress.stream import reset, tune
 from sandbox_console.model.hosts import Network
 
 MOST = 2048
-"""Connections at once over all ports of a sandbox; with two descriptors each they leave room for egress."""
+"""The most connections at once over all ports of a sandbox. Each takes two descriptors; the rest is for egress."""
 CONNECT_S = 5.0
 HALF_OPEN_S = 600.0
-"""How long one side may be silent after the other has ended: its client may be gone, which TCP does not report."""
+"""How long one side may be silent after the other has ended. Its client may be gone, which TCP does not report."""
 
 
 class Publisher:
-    """Relays each connection to a port of this gateway to the place that ``targets`` has for it.
+    """Relays each connection to a port of this gateway to that port's address in ``targets``.
 
-    Nothing is taken from the network ``inside``, which is the sandbox's, nor from a neighbour; at the ports of
-    ``loopback`` only what the host sends on. An engine that publishes at its host's loopback address leaves the
-    container's own address open to every container beside it, and up to 27 to who routes to it from other machines.
-    ``used`` is a file whose time is when a byte last passed.
+    Connections from the network ``inside``, which is the sandbox's, and from a neighbour are refused; at the ports in
+    ``loopback`` only the host's are accepted. An engine that publishes at its host's loopback address leaves the
+    container's own address open to every container beside it and, up to Docker 27, to other machines that route to it.
+    ``used`` is a file whose modification time is when a byte last passed.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Publisher:
         return sock.getsockname()[1] not in self._loopback and not any(peer in network for network in self._near)
 
     async def _client(self, client: socket.socket) -> None:
-        """Serve one connection. If the sandbox does not listen, or too many are open, it is reset."""
+        """Serve one connection. It is reset if the sandbox does not listen or too many are open."""
         with client:
             try:
                 if self._door.full:
@@ -82,7 +82,10 @@ class Publisher:
 
 
 def routers_and_networks(table: Path = Path("/proc/net/route")) -> tuple[set[Address], list[Network]]:
-    """Addresses of the routers, which is how the host of a bridge comes, and the networks that this machine is on."""
+    """The addresses of the routers and the networks of this machine, from its routing table.
+
+    The host of a bridge connects from a router's address.
+    """
     routers: set[Address] = set()
     near: list[Network] = []
     for line in table.read_text().splitlines()[1:]:
@@ -99,7 +102,7 @@ def _read(word: str) -> ipaddress.IPv4Address:
 
 
 async def _relay(relay: Relay) -> None:
-    """Relay to the end. Raises OSError if a side broke off, or stays silent for long after the other has ended."""
+    """Relay until the end. Raises OSError if a side breaks off, or stays silent for long after the other has ended."""
     running = asyncio.ensure_future(relay.run())
     try:
         while not (await asyncio.wait({running}, timeout=HALF_OPEN_S))[0]:

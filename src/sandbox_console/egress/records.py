@@ -18,9 +18,9 @@ FILE = "records.jsonl"
 SIZE = 4 << 20
 KEEP = 4
 _LINE_MOST = 4096
-_TIME_MOST = 1e11  # seconds: later than any date that can be shown
+_TIME_MOST = 1e11  # seconds, later than any date that can be shown
 
-_HEAD = 32  # bytes, with the first record's time in them: a new file may have the inode of one that was removed
+_HEAD = 32  # bytes, including the first record's time: a new file may reuse a removed one's inode
 _Identity = tuple[int, bytes]
 _FIELDS = {item.name for item in fields(EgressRecord)}
 _DEFAULTS = {item.name: item.default for item in fields(EgressRecord)}
@@ -36,7 +36,7 @@ class Recorder:
         self.lost = 0
 
     def write(self, record: EgressRecord) -> None:
-        """Append one record. A full disk loses it, never a connection; ``lost`` counts such ones."""
+        """Append one record. A full disk loses the record, never the connection; ``lost`` counts lost records."""
         line = (json.dumps({k: v for k, v in asdict(record).items() if v != _DEFAULTS[k]}) + "\n").encode()
         try:
             if self._fd < 0 or self._used + len(line) > self._size:
@@ -57,7 +57,7 @@ class Recorder:
         self._fd = os.open(newest, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._used = os.fstat(self._fd).st_size
         if self._used and not _ends_whole(newest):
-            self._used += os.write(self._fd, b"\n")  # its writer was killed in the middle of a line
+            self._used += os.write(self._fd, b"\n")  # the writer was killed in the middle of a line
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
@@ -67,29 +67,29 @@ class Recorder:
 
 
 def path_of(folder: Path, number: int) -> Path:
-    """Where the file is that is ``number`` rotations old."""
+    """The path of the file that is ``number`` rotations old."""
     return folder / (f"records.{number}.jsonl" if number else FILE)
 
 
 def read(folder: Path, since: float | None = None) -> Iterator[EgressRecord]:
-    """All records that are kept, oldest first, from ``since`` (seconds since the epoch) on."""
+    """All stored records from ``since`` on (seconds since the epoch), oldest first."""
     return iter(Follower(folder).poll(since))
 
 
 class Follower:
-    """Reads what is there, then what has come since; a rotation in between loses nothing that is kept."""
+    """Reads the stored records, then those that have been added since. A rotation in between loses none of them."""
 
     def __init__(self, folder: Path, keep: int = KEEP) -> None:
         self._folder, self._keep = folder, keep
         self._last: _Identity = (0, b"")
         self._at = 0
         self.more = False
-        """Whether the last poll left something, because ``most`` was reached."""
+        """Whether the last poll left something unread because it reached ``most``."""
 
     def poll(self, since: float | None = None, most: int | None = None) -> list[EgressRecord]:
-        """What has come since the last poll, oldest first. Blocks on small files: call it in a thread.
+        """Records since the last poll, oldest first. This blocks on small files, so call it in a thread.
 
-        ``most``: how many bytes of a file are read at a time.
+        ``most`` is how many bytes of a file are read at a time.
         """
         found: list[EgressRecord] = []
         self.more = False
@@ -102,7 +102,10 @@ class Follower:
         return [record for record in found if since is None or record.at >= since]
 
     def _files(self) -> list[tuple[int, _Identity]]:
-        """Open what was not read to its end, oldest first; all before any is read, so a rotation moves none away."""
+        """Open the files that were not read to their end, oldest first.
+
+        All are opened before any is read, so that a rotation cannot move one away.
+        """
         found: list[tuple[int, _Identity]] = []
         for number in range(self._keep + 1):
             try:
@@ -112,11 +115,11 @@ class Follower:
                     break
                 continue
             what = os.fstat(fd)
-            if not stat.S_ISREG(what.st_mode):  # a gateway that was taken over may plant anything here
+            if not stat.S_ISREG(what.st_mode):  # a compromised gateway may put anything here
                 os.close(fd)
                 continue
             identity = what.st_ino, os.pread(fd, _HEAD, 0)
-            if any(identity == other for _, other in found):  # it was rotated between the two looks
+            if any(identity == other for _, other in found):  # it was rotated in the meantime
                 os.close(fd)
                 continue
             found.insert(0, (fd, identity))
@@ -132,13 +135,13 @@ class Follower:
         while part := os.read(fd, 1 << 20 if most is None else most - len(data)):
             data += part
         self.more = len(data) == most
-        whole = data.rfind(b"\n") + 1 or (len(data) if self.more else 0)  # what is longer than most is no record
+        whole = data.rfind(b"\n") + 1 or (len(data) if self.more else 0)  # no record is longer than this
         self._at += whole
         return [record for line in data[:whole].splitlines() if (record := parse_record(line)) is not None]
 
 
 def parse_record(line: bytes) -> EgressRecord | None:
-    """One line; None for what is none of ours, such as the first half of a line whose writer was killed."""
+    """One line as a record; None if it is none, such as half a line whose writer was killed."""
     if len(line) > _LINE_MOST:
         return None
     try:

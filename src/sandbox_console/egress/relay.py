@@ -1,4 +1,4 @@
-"""Bytes both ways between two sockets, in bounded memory."""
+"""Relays bytes both ways between two sockets, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_BUFFER = memoryview(bytearray(256 * 1024))  # one for all: a read is passed on before the next one
+_BUFFER = memoryview(bytearray(256 * 1024))  # shared: each read is passed on before the next one
 _SMALL = 4 * 1024
 
 
@@ -16,9 +16,9 @@ _NOTE_S = 0.5
 
 
 class Budget:
-    """What is kept for slow readers, in all: once it is passed, only small pieces are read.
+    """How much is buffered for slow readers in all. Above the budget only small pieces are read.
 
-    ``used`` is a file whose time is when a byte last passed, half a second more or less.
+    ``used`` is a file whose modification time is when a byte last passed, to half a second.
     """
 
     def __init__(self, limit: int = 32 << 20, used: Path | None = None) -> None:
@@ -27,19 +27,19 @@ class Budget:
         self.held = 0
 
     def note_use(self) -> None:
-        """A byte passed. A full disk is no matter: the file is there after the first."""
+        """Note that a byte passed. A full disk does not matter, as the file exists after the first time."""
         if self._used is not None and time.monotonic() - self._noted >= _NOTE_S:
             self._noted = time.monotonic()
             with suppress(OSError):
                 self._used.touch()
 
     def piece(self) -> memoryview:
-        """Where to read into."""
+        """The buffer to read into."""
         return _BUFFER if self.held < self._limit else _BUFFER[:_SMALL]
 
 
 class _Way:
-    """One direction: reads when the other side takes bytes, keeps at most one piece."""
+    """One direction: reads when the other side accepts bytes, and buffers at most one piece."""
 
     def __init__(self, relay: Relay, source: socket.socket, sink: socket.socket) -> None:
         self._relay, self._source, self._sink = relay, source, sink
@@ -49,11 +49,11 @@ class _Way:
         self.ended = False
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin reading."""
         self._loop.add_reader(self._source, self._readable)
 
     def stop(self) -> None:
-        """Let go of both sockets."""
+        """Stop watching both sockets."""
         self._loop.remove_reader(self._source)
         self._loop.remove_writer(self._sink)
         self._relay.budget.held -= len(self._pending)
@@ -106,7 +106,7 @@ class _Way:
             self.start()
 
     def _end(self) -> None:
-        """The source has no more to say; the other direction may go on."""
+        """Handle the end of the source. The other direction may go on."""
         self._loop.remove_reader(self._source)
         self.ended = True
         try:
@@ -128,7 +128,7 @@ class Relay:
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Relay to the end. The sockets stay open, and are the caller's to close."""
+        """Relay until the end. The sockets stay open; the caller closes them."""
         self.up.start()
         self.down.start()
         try:
@@ -143,11 +143,11 @@ class Relay:
         return self.up.ended or self.down.ended
 
     def half_ended(self) -> None:
-        """A direction has ended."""
+        """Note that a direction has ended."""
         if self.up.ended and self.down.ended:
             self.finish()
 
     def finish(self) -> None:
-        """End both."""
+        """End both directions."""
         if not self._done.done():
             self._done.set_result(None)

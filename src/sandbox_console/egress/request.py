@@ -1,4 +1,4 @@
-"""Parses requests to a proxy so strictly that no other reader can understand them differently (RFC 9112). Pure."""
+"""Parses requests to a proxy (RFC 9112), so strictly that no other parser can understand them differently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TARGET = re.compile(rb"[\x21-\x7e]+\Z")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*\Z")
 _DIGITS = re.compile(rb"[0-9]{1,18}\Z")
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
-# Of one connection only, or of the way to the proxy: never passed on.
+# Headers of one connection, or of the hop to the proxy, are never passed on.
 _HOP = frozenset(
     {b"connection", b"proxy-connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"proxy-authorization",
      b"proxy-authenticate", b"transfer-encoding", b"content-length", b"host", b"http2-settings"}
@@ -22,7 +22,7 @@ _HOP = frozenset(
 
 
 class BadRequest(ValueError):
-    """It is refused; ``reason`` is a word of ``model.egress.REASONS``, ``host`` and ``port`` are as far as read."""
+    """A request is refused. ``reason`` is a key of ``model.egress.REASONS``; ``host`` and ``port`` are set if known."""
 
     def __init__(self, text: str, reason: str = "bad_request", host: str = "", port: int = 0) -> None:
         super().__init__(text)
@@ -31,9 +31,9 @@ class BadRequest(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. ``host`` is normalised; ``length`` is the body's, None if it is chunked.
+    """One request. ``host`` is normalised; ``length`` is the body's in bytes, None if it is chunked.
 
-    ``target`` is what is requested from the origin server; ``query`` is set for a query to the gateway itself.
+    ``target`` is what the origin server is asked for; ``query`` is set for a query to the gateway itself.
     """
 
     method: str
@@ -45,7 +45,7 @@ class Request:
     query: str | None = None
 
     def head(self) -> bytes:
-        """The head as the origin server gets it, for one request on a connection of its own."""
+        """The head that the origin server gets, for a single request on its connection."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         authority = host if self.port == 80 else f"{host}:{self.port}"
         lines = [self.method.encode() + b" " + self.target + b" HTTP/1.1", b"Host: " + authority.encode()]
@@ -58,7 +58,7 @@ class Request:
 
 
 def parse(head: bytes) -> Request:
-    """Read a head, up to and with its empty line. Raises BadRequest."""
+    """Parse a head, up to and including its empty line. Raises BadRequest."""
     lines = head.split(b"\r\n")
     if lines[-2:] != [b"", b""] or b"\n" in b"".join(lines) or b"\r" in b"".join(lines):
         raise BadRequest("the lines of the request do not end in CR LF")
@@ -122,7 +122,7 @@ def _check_host(fields: list[tuple[bytes, bytes]], name: str, port: int, version
     found = [value for key, value in fields if key.lower() == b"host"]
     if len(found) > 1 or (not found and version == b"HTTP/1.1" and not connect):
         raise BadRequest("it needs exactly one Host header")
-    if found and not connect:  # of a CONNECT it goes nowhere, and clients name the proxy in it
+    if found and not connect:  # that of a CONNECT is not passed on, and clients name the proxy in it
         host, other, _ = _authority(found[0], 80)
         if named(host) != name or other != port:
             raise BadRequest(f"the Host header names {host}, not {name}", "host_mismatch")
@@ -163,7 +163,7 @@ def _question(method: str, target: bytes) -> Request:
 
 
 def chunk_size(line: bytes) -> int:
-    """The size in a chunk's first line; its extensions are dropped. Raises BadRequest."""
+    """The size in a chunk's first line, without its extensions. Raises BadRequest."""
     digits = line.partition(b";")[0].strip(b" \t")
     if not re.match(rb"[0-9A-Fa-f]{1,15}\Z", digits) or not _VALUE.match(line):
         raise BadRequest("a chunk's size is malformed")
@@ -171,7 +171,7 @@ def chunk_size(line: bytes) -> int:
 
 
 def response_head(head: bytes) -> tuple[int, bytes]:
-    """A response's status, and its head rewritten for a connection that ends with it. Raises BadRequest."""
+    """A response's status, and its head rewritten for a connection that is closed after it. Raises BadRequest."""
     first, *lines = head.split(b"\r\n")
     parts = first.split(b" ", 2)
     if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not re.match(rb"[1-5][0-9]{2}\Z", parts[1]):

@@ -14,12 +14,12 @@ RESOLVE_S = 10.0
 _MOST = 8
 
 Own = Callable[[Address, int, bool], bool]
-"""Whether an address, at a port, is this machine's; the flag requests a check that is less than a second old."""
+"""Whether an address with a port is this machine's own. The flag requests a check that is not from a cache."""
 Resolve = Callable[[str, Mapping[str, Sequence[str]]], Awaitable[list[Address]]]
 
 
 async def resolve(name: str, hosts: Mapping[str, Sequence[str]]) -> list[Address]:
-    """The first few addresses of a name or literal, each once. Raises OSError if there is none."""
+    """The first few addresses of a name or literal, without duplicates. Raises OSError if there is none."""
     if (literal := parse_address(name)) is not None:
         return [literal]
     if name in hosts:
@@ -31,10 +31,10 @@ async def resolve(name: str, hosts: Mapping[str, Sequence[str]]) -> list[Address
 
 
 def is_own(address: Address, port: int) -> bool:
-    """Whether a connection to it would stay on this machine: the kernel would choose the address itself as source."""
+    """Whether a connection to an address would stay on this machine: the kernel picks the address itself as source."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting a datagram socket sends nothing
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting a datagram socket sends no packet
             probe.connect((str(address), port))
             return bool(ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address)
     except OSError:

@@ -1,4 +1,4 @@
-"""The rules that a gateway applies. It reads them again when they change on disk."""
+"""The rules that a gateway applies. They are read again when they change on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sandbox_console.model.egress import EgressRule
 
 
 class Rules:
-    """A policy file, read again when it was replaced. ``generation`` grows with each change."""
+    """A policy file, which is read again when it is replaced. ``generation`` grows with each change."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -20,7 +20,10 @@ class Rules:
         self.generation = 0
 
     def look(self) -> int:
-        """Read it if it changed. Returns the generation. If it cannot be read, ``policy`` is None: nothing passes."""
+        """Read the file if it has changed, and return the generation.
+
+        If it cannot be read, ``policy`` is None and nothing passes.
+        """
         try:
             stat = (self._folder / FILE).stat()
             stamp = stat.st_ino, stat.st_mtime_ns, stat.st_size
@@ -33,7 +36,7 @@ class Rules:
         return self.generation
 
     def current(self) -> tuple[Policy, tuple[EgressRule, ...]]:
-        """The policy, and its rules that apply now. Raises Refused if none can be read."""
+        """The policy, and its rules that apply now. Raises Refused if no policy can be read."""
         self.look()
         if self.policy is None:
             raise Refused("no_policy")

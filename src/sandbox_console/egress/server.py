@@ -1,4 +1,4 @@
-"""The gateway: accepts connections, decides, and passes on what is allowed."""
+"""The gateway: accepts connections, decides about them, and relays what is allowed."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from sandbox_console.model.hosts import Network
 
 HEAD_S = 20.0
 LOOK_S = 0.25
-"""How often the rules are looked at while something is open; every new connection looks by itself."""
+"""How often the rules are checked for changes while a connection is open. Every new connection also checks them."""
 MOST = 4096
 
 
 class Gateway:
-    """Serves one sandbox. ``folder`` has its policy, ``recorder`` takes its records, ``most`` connections at once.
+    """Serves one sandbox. ``folder`` has its policy, ``recorder`` writes its records; ``most`` limits open connections.
 
-    Connections from outside the network ``peers`` are closed: a machine takes packets for any of its addresses on each
-    of its interfaces. ``host`` knows the addresses of the machine around it.
+    Connections from outside the network ``peers`` are closed, as a machine accepts packets for any of its addresses on
+    each of its interfaces. ``host`` knows the addresses of the machine around it.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Gateway:
     def _own(self, address: Address, port: int, fresh: bool = False) -> bool:
         return self._host.has(address, fresh=fresh) or is_own(address, port)
 
-    # -- taking back
+    # -- cutting connections that are no longer allowed
 
     def _open(self, flow: Connection) -> None:
         self._flows.add(flow)
@@ -168,7 +168,7 @@ class Gateway:
             self._watch = asyncio.ensure_future(self._look())
 
     async def _look(self) -> None:
-        """Cut what is no longer allowed, for as long as anything is open: an idle gateway never wakes."""
+        """Cut what is no longer allowed, for as long as anything is open. An idle gateway never wakes up."""
         seen, expiry = -1, 0.0
         while self._flows:
             await asyncio.sleep(LOOK_S)
@@ -179,7 +179,7 @@ class Gateway:
         self._watch = None
 
     def _cut_disallowed(self, now: float) -> float:
-        """Gives when to look again at the latest: when the next rule runs out."""
+        """Return when to check again at the latest, which is when the next rule expires."""
         rules = in_force(self._rules.policy.rules, now) if self._rules.policy else ()
         for flow in list(self._flows):
             said = verdict(rules, flow.host, flow.port)
@@ -191,7 +191,7 @@ class Gateway:
         return next_expiry(rules, now) or float("inf")
 
     def _cut_quiet(self) -> None:
-        """Cut tunnels that have ended on one side and say nothing on the other."""
+        """Cut tunnels that have ended on one side and are silent on the other."""
         now = time.monotonic()
         for flow in list(self._flows):
             if flow.relay is None or not flow.relay.half:

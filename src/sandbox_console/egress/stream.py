@@ -1,6 +1,7 @@
 """Reads and writes a socket in units of a protocol, without asyncio's transports.
 
-A transport copies what it cannot send at once and has a buffer a connection; a relay takes over the bare socket.
+A transport copies what it cannot send at once and needs a buffer for each connection, and a relay takes over the bare
+socket.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ import asyncio
 import socket
 from contextlib import suppress
 
-_READ = 16 * 1024  # what a connection may hold; thousands are open at once
+_READ = 16 * 1024  # what a connection may buffer; thousands are open at once
 
 
 class TooLong(ValueError):
-    """What was looked for did not come in the bytes that it may take."""
+    """The searched mark did not come within the bytes allowed for it."""
 
 
 class Stream:
-    """A non-blocking socket and what was read of it and not used yet."""
+    """A non-blocking socket, with what was read from it but not used yet."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -26,7 +27,7 @@ class Stream:
         self._loop = asyncio.get_running_loop()
 
     async def until(self, mark: bytes, most: int) -> bytes:
-        """Bytes up to and with ``mark``. Raises TooLong, EOFError."""
+        """The bytes up to and including ``mark``. Raises TooLong, EOFError."""
         start = 0
         while (at := self.rest.find(mark, start)) < 0:
             if len(self.rest) >= most:
@@ -38,7 +39,7 @@ class Stream:
         return self.take(at + len(mark))
 
     def take(self, size: int) -> bytes:
-        """The next bytes of what was read."""
+        """The next bytes of what has been read."""
         data, self.rest = self.rest[:size], self.rest[size:]
         return data
 
@@ -49,7 +50,7 @@ class Stream:
         return self.take(most)
 
     async def more(self) -> None:
-        """Read once. Raises EOFError."""
+        """Read once from the socket. Raises EOFError."""
         data = await self._loop.sock_recv(self.sock, _READ)
         if not data:
             raise EOFError
@@ -62,7 +63,7 @@ class Stream:
 
 
 def tune(sock: socket.socket) -> None:
-    """Set what every connection gets: no delay of small writes, and an end if the other side is gone."""
+    """Set the options of every connection: no delay of small writes, and keepalives that notice a peer that is gone."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -72,7 +73,7 @@ def tune(sock: socket.socket) -> None:
 
 
 def reset(sock: socket.socket) -> None:
-    """Close so that the other side sees a failure, not an end: half a download must not look whole."""
+    """Close so that the other side sees a failure and not an end: half a download must not look complete."""
     with suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     sock.close()

@@ -13,7 +13,7 @@ LOOK_S = 0.25
 
 
 async def follow(folder: Path, since: float | None, following: bool) -> AsyncGenerator[EgressRecord, None]:
-    """Records of a folder, oldest first; with ``following`` until it is removed."""
+    """The records of a folder, oldest first. With ``following`` it goes on until the folder is removed."""
     reader = Follower(folder)
     while True:
         there = folder.is_dir()

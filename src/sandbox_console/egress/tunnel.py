@@ -1,4 +1,4 @@
-"""A CONNECT tunnel: TLS to the requested host, and nothing else."""
+"""Serves a CONNECT tunnel: TLS to the requested host, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sandbox_console.egress.stream import Stream
 from sandbox_console.model.hosts import parse_address
 
 HANDSHAKE_S = 20.0
-_READS = 200  # a ClientHello in more pieces is no client's; each is read from the start again
+_READS = 200  # no client sends a ClientHello in more pieces; each is parsed from the start again
 
 
 async def handshake(client: Stream, flow: Connection) -> None:
-    """Read the ClientHello, which stays in the stream. Raises Refused if it is not for the flow's host."""
+    """Read the ClientHello and leave it in the stream. Raises Refused if it is not for the flow's host."""
     try:
         async with asyncio.timeout(HANDSHAKE_S):
             name = await _server_name(client)
@@ -31,7 +31,7 @@ async def handshake(client: Stream, flow: Connection) -> None:
 def _check(flow: Connection, name: str) -> None:
     if not name and parse_address(flow.host) is None:
         raise _refused("no_sni", flow)
-    if name and named(name) != flow.host:  # a client names no address in its handshake (RFC 6066)
+    if name and named(name) != flow.host:  # clients do not name an address in their handshake (RFC 6066)
         raise _refused("sni_mismatch", flow, f"the handshake names {name[:253]}")
 
 
@@ -50,14 +50,14 @@ async def _server_name(client: Stream) -> str:
 
 
 async def relay(client: Stream, server: socket.socket, flow: Connection, budget: Budget) -> None:
-    """Pass bytes both ways, the ClientHello in the stream first, until both sides have ended.
+    """Pass bytes both ways until both sides have ended, beginning with the ClientHello in the stream.
 
     Raises Refused if a second ClientHello, which a server may request, names another host than the first.
     """
     first = client.take(client_hello.size(client.rest))
     flow.sent += len(first)
     await asyncio.get_running_loop().sock_sendall(server, first)
-    ahead = client.take(len(client.rest))  # a client that knows what comes need not wait for it
+    ahead = client.take(len(client.rest))  # a client need not wait for the server's answer
     try:
         sent, received = await hello_retry.watch(client.sock, server, lambda name: _check(flow, name), ahead)
     except client_hello.NotTLS as error:

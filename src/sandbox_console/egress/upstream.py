@@ -1,7 +1,7 @@
-"""From an allowed name to a connection: resolved once, checked, and pinned to the address that was checked.
+"""Connects to an allowed name: it is resolved once, checked, and pinned to the address that was checked.
 
-It is checked again once it is connected: a connection that waits for an answer is answered by this machine if the
-machine gets the address meanwhile.
+The address is checked again once it is connected: if this machine gets the address while the connection waits for an
+answer, this machine answers it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONNECT_S = 10.0
 async def dial(
     flow: Connection, rules: Sequence[EgressRule], hosts: Mapping[str, Sequence[str]], resolver: Resolve, own: Own
 ) -> socket.socket:
-    """Connect to the first good address that answers, which the flow then names. Raises Refused."""
+    """Connect to the first allowed address that answers, and set it in the flow. Raises Refused."""
     try:
         found = await resolver(flow.host, hosts)
     except (OSError, ValueError):

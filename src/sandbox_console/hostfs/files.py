@@ -1,4 +1,4 @@
-"""Single files of this machine: reads the file that was checked, writes only a new one."""
+"""Reads and writes single files of this machine. It reads exactly the file that it checked, and writes a new one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OLD = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_regular(folder: Folder, name: str) -> int:
-    """A regular file, to be read; never waits for a FIFO's writer. Raises OSError, Conflict."""
+    """Open a regular file for reading. It never waits for a FIFO's writer. Raises OSError, Conflict."""
     fd = folder.open(name, _READ)
     try:
         _need_file(os.fstat(fd), folder, name)
@@ -39,10 +39,10 @@ def _need_file(found: os.stat_result, folder: Folder, name: str) -> None:
 
 
 def another_owners(found: os.stat_result, root: Root | None) -> str:
-    """Why a guest's file is not read: it may be a hard link that a guest made to somebody else's file.
+    """Why a guest's file is not read: it may be a hard link that a guest made to another user's file.
 
-    A guest that is root in its sandbox, or a kernel without ``fs.protected_hardlinks``, can give one. Empty where
-    nothing is wrong with it.
+    Such links can be made by a guest that is root in its sandbox, or on a kernel without ``fs.protected_hardlinks``.
+    Empty if nothing is wrong with the file.
     """
     if root is None or found.st_nlink < 2 or found.st_uid == root.owner:
         return ""
@@ -52,7 +52,8 @@ def another_owners(found: os.stat_result, root: Root | None) -> str:
 def read_small(path: str | Path, ground: GuestFolders, most: int) -> bytes:
     """Read a file of at most ``most`` bytes, or a pipe from the shell's ``<(...)``. Raises OSError, Conflict.
 
-    Raises OSError with EFBIG for a longer one. No FIFO, device or link where a guest writes.
+    Raises OSError with EFBIG for a longer file. In a folder that a guest can write, FIFOs, devices and links are
+    refused.
     """
     with find(path, ground) as found, os.fdopen(open_found(found), "rb") as file:
         data = _all(file, most + 1)
@@ -62,15 +63,16 @@ def read_small(path: str | Path, ground: GuestFolders, most: int) -> bytes:
 
 
 def opened(path: str | Path, ground: GuestFolders) -> BinaryIO:
-    """A file to be read, or an operator's pipe. Raises OSError, Conflict."""
+    """Open a file, or an operator's pipe, for reading. Raises OSError, Conflict."""
     with find(path, ground) as found:
         return os.fdopen(open_found(found), "rb")
 
 
 def written(path: str | Path, ground: GuestFolders) -> BinaryIO:
-    """A file to be written: made, or emptied if it is there. Raises OSError, Conflict.
+    """Open a file for writing. It is created, or emptied if it exists. Raises OSError, Conflict.
 
-    Where a guest writes it must be a plain file with one name; elsewhere a pipe or a device is written too.
+    In a folder that a guest can write, it must be a regular file with a single name; elsewhere it may also be a pipe or
+    a device.
     """
     with find(path, ground) as found:
         if found.folder.root is None:
@@ -79,7 +81,7 @@ def written(path: str | Path, ground: GuestFolders) -> BinaryIO:
         file = os.fdopen(found.folder.open(found.name, _OLD, 0o666), "wb")
         try:
             _need_file(os.fstat(file.fileno()), found.folder, found.name)
-            file.truncate(0)  # not before it was looked at: it may be a second name of somebody else's file
+            file.truncate(0)  # only after the check: it may be a hard link to another user's file
         except BaseException:
             file.close()
             raise
@@ -87,7 +89,7 @@ def written(path: str | Path, ground: GuestFolders) -> BinaryIO:
 
 
 def make_folder(path: str | Path, ground: GuestFolders) -> None:
-    """Make a folder and those above it, as far as they are missing. Raises OSError, Conflict."""
+    """Make a folder and its missing parents. Raises OSError, Conflict."""
     try:
         found = find(path, ground)
     except FileNotFoundError:
@@ -106,7 +108,7 @@ def _all(file: BinaryIO, most: int) -> bytes:
 
 
 def open_found(found: Found) -> int:
-    """A file to be read, or an operator's pipe. Raises OSError, Conflict."""
+    """Open a file, or an operator's pipe, for reading. Raises OSError, Conflict."""
     if found.what is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)
     if found.folder.root is None and not stat.S_ISREG(found.what.st_mode):
@@ -115,7 +117,7 @@ def open_found(found: Found) -> int:
 
 
 def _stream(found: Found) -> int:
-    """Read a pipe or a terminal that the operator named; a device such as /dev/zero is cut if it is too long."""
+    """Open a pipe or a terminal that the operator named. Endless devices such as /dev/zero are cut off."""
     fd = os.open(found.name, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=found.folder.fd)
     if stat.S_ISDIR(os.fstat(fd).st_mode):
         os.close(fd)
@@ -124,10 +126,10 @@ def _stream(found: Found) -> int:
 
 
 class NewFile:
-    """A new file, open for writing, by default of mode 0600. ``drop`` removes it again."""
+    """A new file, open for writing, with mode 0600 by default. ``drop`` removes it again."""
 
     def __init__(self, path: str | Path, ground: GuestFolders, mode: int = 0o600) -> None:
-        """Create the file. Raises FileExistsError if something exists there, even a link; OSError, Conflict."""
+        """Create the file. Raises FileExistsError if the path exists, even as a link; OSError, Conflict."""
         found = find(path, ground, follow=False)
         self._folder, self._name = found.folder, found.name
         try:
@@ -139,24 +141,24 @@ class NewFile:
         self._identity = made.st_dev, made.st_ino
 
     def keep(self, replace: str = "") -> None:
-        """Keep the complete file, under the name ``replace`` in its folder if one is given. Raises OSError."""
+        """Keep the complete file. If ``replace`` is given, it gets that name in its folder. Raises OSError."""
         self.file.close()
         if replace:
             os.replace(self._name, replace, src_dir_fd=self._folder.fd, dst_dir_fd=self._folder.fd)
         self._folder.close()
 
     def drop(self) -> None:
-        """Remove it, if it is still the one that was made. Safe after ``keep``."""
+        """Remove the file, if it is still the one that was created. Safe after ``keep``."""
         if self._folder.fd < 0:
             return
-        with suppress(OSError):  # what it still held finds no room
+        with suppress(OSError):  # the disk is full, so its buffer cannot be written
             self.file.close()
         remove(self._folder, self._name, lambda found: (found.st_dev, found.st_ino) == self._identity)
         self._folder.close()
 
 
 def remove(folder: Folder, name: str, only: Callable[[os.stat_result], bool] = lambda _: True) -> None:
-    """Unlink an entry, if it exists and is the right one."""
+    """Unlink an entry, if it exists and is the expected file."""
     try:
         if only(folder.look(name)):
             os.unlink(name, dir_fd=folder.fd)
@@ -165,14 +167,14 @@ def remove(folder: Folder, name: str, only: Callable[[os.stat_result], bool] = l
 
 
 def fresh_name() -> str:
-    """A name that nobody can predict."""
+    """A random file name that nobody can predict."""
     return f".sandbox-console-{secrets.token_hex(8)}.part"
 
 
 def remove_tree(folder: Folder, name: str, ground: GuestFolders) -> None:
-    """Remove an entry and all below it, never through a link; what cannot be removed stays.
+    """Remove an entry and everything below it, without following links. What cannot be removed stays.
 
-    It works at any depth: a folder's folders are moved up and emptied there.
+    It works at any depth: subfolders are moved up one level and emptied there.
     """
     with suppress(OSError, Conflict):
         if not stat.S_ISDIR(folder.look(name).st_mode):
@@ -185,7 +187,7 @@ def remove_tree(folder: Folder, name: str, ground: GuestFolders) -> None:
 
 
 def _emptied(top: Folder, ground: GuestFolders) -> bool:
-    """Empty a folder and move its folders' folders up one level; returns whether some are left. Raises OSError."""
+    """Empty a folder, moving deeper folders up one level. Returns whether folders are left. Raises OSError."""
     left = False
     for name in top.names():
         if not stat.S_ISDIR(top.look(name).st_mode):

@@ -1,4 +1,4 @@
-"""Which folders of this machine guests can change."""
+"""Finds out which folders of this machine guests can change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOBODY = -1
 
 @dataclass(frozen=True)
 class MovedFolder:
-    """A folder that a guest was given by a path which may lead elsewhere by now: that path, and when it was made."""
+    """A folder given to a guest by a path that may lead elsewhere now: the path, and when the folder was made."""
 
     path: str
     born: int
@@ -27,9 +27,9 @@ class MovedFolder:
 
 @dataclass(frozen=True)
 class Root:
-    """A folder that guests can write to: its path here, and its owner.
+    """A folder that guests can write to: its path on this machine, and its owner.
 
-    ``born`` is when it was made, in ns, of one that was moved: its inode may be another folder's by now.
+    ``born`` is when a moved folder was created, in ns, as another folder may have its inode number by now.
     """
 
     path: str
@@ -39,9 +39,9 @@ class Root:
 
 @dataclass(frozen=True)
 class GuestFolders:
-    """The guests' ground: every folder that one of them can write, and each other way to the same.
+    """The guests' ground: every folder that a guest can write, under all of its paths.
 
-    ``private`` is a folder that no guest reaches, for what is not whole yet.
+    ``private`` is a folder that no guest can reach, for incomplete files.
     """
 
     roots: dict[Identity, Root] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class GuestFolders:
     def of(
         cls, folders: Iterable[str], private: Path | None = None, moved: Mapping[Identity, MovedFolder] | None = None
     ) -> GuestFolders:
-        """Look the folders up. What is bind-mounted from inside them, or layered over them, belongs to them.
+        """Find the guests' folders, including bind mounts from inside them and overlays on top of them.
 
-        ``moved`` are those that guests have or had, wherever they are by now.
+        ``moved`` are folders that guests have or had, wherever they are now.
         """
         roots: dict[Identity, Root] = {}
         real = {os.path.realpath(one) for one in folders if one.startswith("/")} - {"/"}
@@ -71,7 +71,7 @@ class GuestFolders:
         return cls(roots, private)
 
     def holds(self, fd: int) -> Root | None:
-        """The guests' folder that an open folder is, if it is one. Raises OSError."""
+        """The guests' folder that is the same as an open folder, if there is one. Raises OSError."""
         found = os.fstat(fd)
         root = self.roots.get((found.st_dev, found.st_ino))
         if root is None or not root.born:
@@ -79,26 +79,26 @@ class GuestFolders:
         return replace(root, owner=found.st_uid) if birth_of(fd) == root.born else None
 
     def reaches_into(self, folder: str) -> bool:
-        """Whether some of it is below a folder."""
+        """Whether part of the guests' ground is below a folder."""
         return any(mounts.within(root.path, folder) for root in self.roots.values())
 
 
 NOBODYS = GuestFolders()
-"""Where nothing is a guest's."""
+"""For paths of which none is a guest's."""
 
 AROUND: ContextVar[GuestFolders] = ContextVar("ground", default=NOBODYS)
-"""The ground of the task that runs, for who is too far down to be handed it: a secret's file."""
+"""The ground of the current task, for code that it cannot be passed to, such as reading a secret's file."""
 
 
 def _exposes(mount: mounts.Mount, theirs: list[mounts.Spot], known: list[mounts.Mount]) -> bool:
-    """Whether all of a mount is a part of the guests' ground, or one of its layers has to do with it."""
+    """Whether a mount is part of the guests' ground, or overlaps with it through one of its layers."""
     inside = any(mount.device == device and mounts.within(mount.root, path) for device, path in theirs)
     layers = [spot for layer in mount.layers if layer.startswith("/") for spot in mounts.spots(layer, known)]
     return inside or mounts.overlap(layers, theirs)
 
 
 def _shows(mount: mounts.Mount, gone: Mapping[Identity, MovedFolder], known: list[mounts.Mount]) -> bool:
-    """Whether a mount is a part of a folder that was moved, or one of its layers is: by the folders above it."""
+    """Whether a mount, or one of its layers, is part of a folder that was moved, judged by the folders above it."""
     if not gone:
         return False
     return any(_lies_in(path, gone) for path in (*mount.layers, *mounts.elsewhere(mount, known)))
@@ -116,7 +116,7 @@ def _lies_in(path: str, gone: Mapping[Identity, MovedFolder]) -> bool:
 def _add(roots: dict[Identity, Root], path: str) -> None:
     try:
         found = os.stat(path)
-    except OSError:  # gone, or not ours to see
+    except OSError:  # gone, or not accessible
         return
     if stat.S_ISDIR(found.st_mode):
         roots.setdefault((found.st_dev, found.st_ino), Root(path, found.st_uid))

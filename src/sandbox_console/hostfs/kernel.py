@@ -1,4 +1,4 @@
-"""``openat2(2)``, which Python lacks, and a slower equivalent where the kernel or a filter lacks it."""
+"""Calls ``openat2(2)``, which Python lacks, or a slower equivalent if the kernel or a filter does not allow it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 _OPENAT2 = 437
-"""The number of the call. It is the same on every architecture (linux/asm-generic/unistd.h)."""
+"""The number of the system call, the same on every architecture (linux/asm-generic/unistd.h)."""
 
 NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
 _STRICT = _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
 _AT_EMPTY_PATH, _STATX_BTIME, _BTIME_AT = 0x1000, 0x800, 80
 _AGAIN = 100
-"""Times that a rename elsewhere may disturb a walk; the kernel answers EAGAIN then (openat2(2))."""
+"""How often a rename elsewhere may disturb a walk, for which the kernel returns EAGAIN (openat2(2))."""
 
 
 class _How(ctypes.Structure):
@@ -26,10 +26,10 @@ class _How(ctypes.Structure):
 
 
 def open_below(folder: int, name: str, flags: int, mode: int = 0, *, leave: bool = False) -> int:
-    """Open ``name``, a path of one or more components, below a folder: no link is followed, no ``..`` taken.
+    """Open the path ``name`` below a folder, without following links or ``..``.
 
-    ``leave``: a mount may be crossed. With O_PATH and O_NOFOLLOW the last component may be a link, which is opened as
-    itself. Raises OSError: ELOOP at a link, EXDEV at a mount or a way up.
+    With ``leave``, mounts may be crossed. With O_PATH and O_NOFOLLOW the last component may be a link, which is itself
+    opened. Raises OSError: ELOOP at a link, EXDEV at a mount or a way up.
     """
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW
     if _has_openat2():
@@ -38,7 +38,7 @@ def open_below(folder: int, name: str, flags: int, mode: int = 0, *, leave: bool
 
 
 def open_stepwise(folder: int, name: str, flags: int, mode: int = 0, *, leave: bool = False) -> int:
-    """As :func:`open_below`, by O_NOFOLLOW at each component."""
+    """Do the same as :func:`open_below`, with O_NOFOLLOW at each component."""
     parts = [part for part in name.split("/") if part not in ("", ".")] or ["."]
     if ".." in parts or name.startswith("/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
@@ -78,8 +78,8 @@ def mount_of(fd: int) -> int:
 
 
 def birth_of(fd: int) -> int:
-    """When a file was created, in ns, because inode numbers are reused. 0 if that is not known."""
-    found = ctypes.create_string_buffer(256)  # struct statx, of that size in every kernel (statx(2))
+    """When a file was created, in ns; 0 if unknown. It tells files apart whose inode number was reused."""
+    found = ctypes.create_string_buffer(256)  # struct statx, whose size is the same in every kernel (statx(2))
     try:
         failed = _libc().statx(ctypes.c_int(fd), b"", _AT_EMPTY_PATH, _STATX_BTIME, found)
     except AttributeError:  # glibc below 2.28

@@ -1,6 +1,6 @@
-"""What a folder really is, wherever it is mounted: a file system, a path in it, and its layers.
+"""Finds out what a folder really is, wherever it is mounted: a file system, a path in it, and its layers.
 
-Source of the format: proc_pid_mountinfo(5).
+The format is that of proc_pid_mountinfo(5).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 _LAYERS = ("lowerdir", "upperdir", "workdir")
 _DEEPEST = 8
-"""Layers of layers that are looked into; overlayfs itself stacks 2 deep (FILESYSTEM_MAX_STACK_DEPTH)."""
+"""How deep layers of layers are searched. overlayfs itself stacks 2 deep (FILESYSTEM_MAX_STACK_DEPTH)."""
 
 Spot = tuple[str, str]
 """A file system as ``major:minor``, and a path in it."""
@@ -23,7 +23,7 @@ Spot = tuple[str, str]
 
 @dataclass(frozen=True)
 class Mount:
-    """One line: where it is mounted, what part of which file system, and an overlay's layers."""
+    """One mount: where it is, which part of which file system it shows, and an overlay's layers."""
 
     device: str
     root: str
@@ -32,7 +32,7 @@ class Mount:
 
 
 def read() -> list[Mount]:
-    """The mounts of this process, later ones over earlier ones; none if there is no /proc."""
+    """The mounts of this process; later ones cover earlier ones. Empty if there is no /proc."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -69,7 +69,7 @@ def within(path: str, folder: str) -> bool:
 
 
 def spots(folder: str, mounts: Iterable[Mount], *, deep: int = 0) -> Iterator[Spot]:
-    """Every place that a folder of this machine includes: itself, the mounts below it, and their layers."""
+    """Every place that a folder of this machine includes: its own, those of mounts below it, and their layers."""
     known = list(mounts)
     real = os.path.realpath(folder)
     covering = [one for one in known if within(real, one.point)]
@@ -90,17 +90,17 @@ def _spots_at(mount: Mount, below: str, known: list[Mount], deep: int) -> Iterat
 
 
 def elsewhere(mount: Mount, known: Iterable[Mount]) -> Iterator[str]:
-    """Other paths of the folder that a mount of a part of a file system shows."""
+    """Other paths of the folder that a mount shows, if it shows part of a file system."""
     for one in known:
         if one.device == mount.device and one.root != mount.root and within(mount.root, one.root):
             path = posixpath.normpath(posixpath.join(one.point, posixpath.relpath(mount.root, one.root)))
             with suppress(OSError):
-                if os.path.samefile(path, mount.point):  # else something is mounted over it
+                if os.path.samefile(path, mount.point):  # otherwise something else is mounted over it
                     yield path
 
 
 def overlap(one: Iterable[Spot], other: Iterable[Spot]) -> bool:
-    """Whether a place of the first equals, contains or is inside one of the second."""
+    """Whether a place of the first equals, contains or is inside a place of the second."""
     others = list(other)
     return any(
         device == there and (within(path, place) or within(place, path))

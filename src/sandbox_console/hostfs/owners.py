@@ -1,4 +1,4 @@
-"""Which other users of this machine could change a file, itself or through one of its folders."""
+"""Finds other users of this machine who could change a file, directly or through a folder above it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 
 _OVERFLOW = Path("/proc/sys/kernel/overflowuid")
 _WHOLE = ["0", "0", "4294967295"]
-"""The uid_map of who is in no user namespace of its own (user_namespaces(7))."""
+"""The uid_map of a process outside of any user namespace (user_namespaces(7))."""
 
 
 def another_hand(path: Path) -> str:
-    """Which other user could change what is at a path, in words; empty if nobody could, or if nothing is there.
+    """Which other user could change what is at a path, in words; empty if nobody could or if nothing is there.
 
-    Looked at are the file and the folders above it, by its name as given and as its links lead; of a path in the
-    user's home those below the home. A folder for all is no danger where only owners may rename (sticky bit).
+    It checks the file and the folders above it, both by the given name and with its links followed; for a path in the
+    user's home, only the folders below the home. A world-writable folder is no danger if only owners may rename (sticky
+    bit).
     """
     for whole in dict.fromkeys((path.absolute(), path.resolve())):
         home = _home(whole)
@@ -40,12 +41,12 @@ def _home(path: Path) -> Path | None:
 def _why(at: Path, whole: Path) -> str:
     try:
         found = at.lstat()
-    except OSError:  # not there, or not ours to see: then it is not read either
+    except OSError:  # missing or not accessible: then it is not read either
         return ""
     if found.st_uid not in _trusted():
         return f"{at} belongs to {_name(found.st_uid)}"
     if stat.S_ISLNK(found.st_mode) or stat.S_ISFIFO(found.st_mode) or stat.S_ISCHR(found.st_mode):
-        return ""  # the operator's own <(...), /dev/null: what is written there is not what is read
+        return ""  # the operator's own <(...), or /dev/null: writing does not change what is read
     if found.st_mode & stat.S_ISVTX and stat.S_ISDIR(found.st_mode) and at != whole:
         return ""
     if found.st_mode & stat.S_IWOTH:
@@ -56,7 +57,7 @@ def _why(at: Path, whole: Path) -> str:
 
 
 def _trusted() -> set[int]:
-    """Root, the user, the user behind sudo, and in a user namespace the root outside, which is shown as nobody."""
+    """The trusted users: root, this user, the one behind sudo, and in a user namespace "nobody" (the outer root)."""
     trusted = {0, os.geteuid()}
     if os.geteuid() == 0 and (before := os.environ.get("SUDO_UID", "")).isdigit():
         trusted.add(int(before))
@@ -69,7 +70,7 @@ def _trusted() -> set[int]:
 
 
 def _private(gid: int) -> bool:
-    """Whether a group is only one user's: distributions give each user such a group, with a umask of 002."""
+    """Whether a group has a single user. Distributions give each user such a group, with a umask of 002."""
     try:
         group = grp.getgrgid(gid)
         users = {pwd.getpwuid(uid).pw_name for uid in _trusted()}

@@ -1,4 +1,4 @@
-"""Where a file is written until it is complete: next to its place, or where no guest can reach it."""
+"""Chooses where a file is written until it is complete: next to its place, or where no guest can reach it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sandbox_console.hostfs.kernel import mount_of
 from sandbox_console.hostfs.walk import Folder, folder_at
 
 _LEFT_S = 24 * 3600
-"""After this long what lies in the private folder is taken for a killed console's."""
+"""After this time, files in the private folder are assumed to be left over from a killed console."""
 
 
 def nursery(target: Folder, ground: GuestFolders) -> Folder:
-    """An open folder that a rename leads from to ``target``: the console's own, or the one that holds the guests'.
+    """An open folder from which a file can be renamed into ``target``: the console's, or one above the guests'.
 
-    Off the guests' ground it is the target itself; there too where nothing else is on the same mount. Then a guest
-    may see what is half, but all that is made is reached by descriptors, never by a path.
+    Outside the guests' ground it is the target itself. On their ground it is the target too if no other folder is on
+    the same mount. A guest may then see incomplete files, but everything is reached by descriptors, never by a path.
     """
     if target.root is not None:
         for place in (_private(ground), os.path.dirname(target.root.path)):

@@ -1,4 +1,4 @@
-"""Opens all files below a folder, one after the other, without following a link."""
+"""Opens all files below a folder, one after another, without following links."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.walk import DEEPEST, Folder, find
 
 Opened = tuple[str, BinaryIO | str]
-"""A path, and its open file or the reason why there is none."""
+"""A path with its open file, or with the reason why it could not be opened."""
 
 
 def files_below(path: str | Path, skip: Path, ground: GuestFolders) -> Iterator[Opened]:
-    """A file, or all plain files below a folder except those below ``skip``. Close each file that you get."""
+    """Yield a file, or all regular files below a folder except those below ``skip``. Close each file that you get."""
     try:
         with find(path, ground) as found:
             if not found.is_folder:
@@ -32,7 +32,7 @@ def files_below(path: str | Path, skip: Path, ground: GuestFolders) -> Iterator[
 
 
 class _Search:
-    """Depth first, a descriptor for each folder on the way."""
+    """A depth-first search that keeps a descriptor for each folder on the way."""
 
     def __init__(self, skip: Path, ground: GuestFolders) -> None:
         self._skip, self._ground = str(skip), ground

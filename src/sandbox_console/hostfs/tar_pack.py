@@ -1,4 +1,4 @@
-"""Packs files of this machine as a tar, in chunks and constant memory. It reads exactly the files it checked."""
+"""Packs files of this machine as a tar, in chunks and constant memory. It reads exactly the files that it checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Order:
-    """How to pack. ``follow``: an operator's link is what it leads to; ``skipped`` is called for what is left out."""
+    """How to pack. ``follow`` packs what an operator's link leads to; ``skipped`` is called for what is left out."""
 
     ground: GuestFolders
     skipped: Callable[[str], None]
@@ -30,10 +30,12 @@ class Order:
 
 
 async def packed(source: Found, name: str, order: Order) -> AsyncGenerator[bytes, None]:
-    """``source`` and all below it, called ``name`` (empty: just what is in a folder). Raises NotFound, ConsoleError.
+    """The tar of ``source`` and all below it, called ``name`` (empty: only a folder's contents).
 
-    Left out and reported: devices, sockets, FIFOs, what vanishes meanwhile; on the guests' ground also mounts, links to
-    be followed, and second names of others' files.
+    Raises NotFound, ConsoleError.
+
+    Devices, sockets, FIFOs and files that vanish meanwhile are left out and reported; on the guests' ground also
+    mounts, links that would have to be followed, and hard links to other users' files.
     """
     packer = _Packer(order)
     parts = _chunked(packer.tar(source, name))
@@ -45,7 +47,7 @@ async def packed(source: Found, name: str, order: Order) -> AsyncGenerator[bytes
 
 
 def _chunked(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join small pieces, because a switch to a thread costs more than they do."""
+    """Join small pieces, because a switch to a thread takes more time than a small piece does."""
     held, size = list[bytes](), 0
     for part in parts:
         held.append(part)
@@ -58,7 +60,7 @@ def _chunked(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class _Level:
-    """An open folder on the way: what is left in it, its name in the tar, and its identity."""
+    """An open folder on the way: its remaining entries, its name in the tar, and its identity."""
 
     folder: Folder
     names: Iterator[str]
@@ -67,7 +69,7 @@ class _Level:
 
 
 class _Packer:
-    """Depth first, a descriptor for each folder on the way."""
+    """A depth-first walk that keeps a descriptor for each folder on the way."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -106,7 +108,7 @@ class _Packer:
                 self._order.skipped(f"{path} is neither a file, a folder nor a link")
         except FileNotFoundError:
             self._order.skipped(f"{path} is not there any more")
-        except Conflict as error:  # what a guest planted hides nothing else
+        except Conflict as error:  # a guest's trap must not hide other files
             self._order.skipped(error.message)
         except OSError as error:
             raise unreadable(path, error) from error
@@ -127,7 +129,7 @@ class _Packer:
         try:
             found = os.fstat(inner.fd)
             identity = found.st_dev, found.st_ino
-            if any(level.identity == identity for level in self._levels):  # a link that leads back up, followed
+            if any(level.identity == identity for level in self._levels):  # a followed link that leads back up
                 self._order.skipped(f"{inner.path} leads in a circle")
                 inner.close()
                 return
@@ -146,7 +148,7 @@ class _Packer:
             yield _header(info, found, self._order)
 
     def _file(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
-        """Pack the file that was opened, even if another one has taken its place since it was checked."""
+        """Pack the file that was checked and opened, even if another one has taken its place since."""
         fd = folder.open(name, _READ)
         try:
             found = os.fstat(fd)
@@ -171,7 +173,7 @@ def _header(info: tarfile.TarInfo, found: os.stat_result, order: Order) -> bytes
 
 
 def _content(fd: int, path: str, size: int) -> Iterator[bytes]:
-    """Exactly ``size`` bytes, padded to a block. Raises ConsoleError if the file became shorter."""
+    """Exactly ``size`` bytes, padded to a block. Raises ConsoleError if the file has become shorter."""
     left = size
     while left:
         chunk = os.read(fd, min(left, _CHUNK))

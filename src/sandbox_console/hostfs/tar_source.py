@@ -1,4 +1,4 @@
-"""The bytes of a tar on their way from the event loop to the thread that unpacks them: handed over, not copied."""
+"""Hands the bytes of a tar from the event loop to the thread that unpacks them, without copying."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sandbox_console.errors import BackendError
 
 _END = 2 * tarfile.BLOCKSIZE
 _AHEAD = 4
-"""Chunks that wait for the thread; then whoever gives waits. A backend's are about 1 MiB each."""
+"""How many chunks may wait for the thread before ``give`` waits. A backend's chunks are about 1 MiB each."""
 
 
 class TarSource:
-    """A file for ``tarfile`` that is read forwards only.
+    """A file for ``tarfile`` that can only be read forwards.
 
     :meth:`give` and :meth:`end` are called in the loop, everything else in the thread.
     """
@@ -41,7 +41,7 @@ class TarSource:
         self._chunks.put(b"")
 
     def leave(self) -> None:
-        """Take no more, and wake a writer that waits for room."""
+        """Accept no more bytes, and wake a writer that waits for room."""
         self._loop.call_soon_threadsafe(self._leave)
 
     def _leave(self) -> None:
@@ -49,7 +49,7 @@ class TarSource:
         self._room.release()
 
     def some(self, most: int) -> memoryview:
-        """The next bytes, ``most`` at most; empty at the end."""
+        """The next bytes, at most ``most``; empty at the end."""
         if not self._held and not self._ended:
             chunk = self._chunks.get()
             self._ended = not chunk
@@ -61,7 +61,7 @@ class TarSource:
         return found
 
     def read(self, size: int) -> bytes:
-        """So many bytes; fewer at the end."""
+        """Read ``size`` bytes, or fewer at the end."""
         first = self.some(size)
         if len(first) == size or not first:
             return bytes(first)
@@ -72,18 +72,18 @@ class TarSource:
         return b"".join(parts)
 
     def tell(self) -> int:
-        """How many bytes were read."""
+        """How many bytes have been read."""
         return self._at
 
     def seek(self, to: int) -> None:
-        """Pass over what is before a place; the end stops it. Raises tarfile.ReadError for a place that is passed."""
+        """Skip forwards to a position, or to the end. Raises tarfile.ReadError for a position that was passed."""
         if to < self._at:
             raise tarfile.ReadError("it would have to be read twice")
         while self._at < to and self.some(to - self._at):
             pass
 
     def need_end(self) -> None:
-        """Read on to the end, since padding may follow. Raises BackendError if it is not the end of a tar."""
+        """Read to the end, since padding may follow. Raises BackendError if it is not the end of a tar."""
         while self.some(1 << 20):
             pass
         if self._last != bytes(_END):

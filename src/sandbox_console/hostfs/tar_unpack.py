@@ -1,8 +1,8 @@
-"""Unpacks a sandbox's tar on this machine. A hostile one writes nothing outside its target.
+"""Unpacks a sandbox's tar on this machine. Even a hostile tar writes nothing outside of its target.
 
 The rules are those of Python's ``tarfile.data_filter`` (PEP 706), which early 3.11 lacks: no absolute path, no way up,
-no link out, no device, no setuid, no owner. All is made below an open folder and never through a link, so nothing that
-changes meanwhile leads elsewhere. A file is written elsewhere and moved to its place when it is complete.
+no link out, no device, no setuid, no owner. Everything is created below an open folder and never through a link, so
+changes meanwhile cannot redirect it. A file is written elsewhere and moved to its place when it is complete.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from sandbox_console.hostfs.tree import Tree
 from sandbox_console.hostfs.walk import Found
 
 Target = Callable[[tarfile.TarInfo], Found]
-"""Where the first member goes: a sandbox's word on what it is comes with it."""
+"""Decides where the first member goes, by what the sandbox says it is."""
 
 
 class Unpacker:
-    """Takes the chunks of a tar; a thread unpacks them. ``skipped`` is called for each member that is left out.
+    """Takes the chunks of a tar, which a thread unpacks. ``skipped`` is called for each member that is left out.
 
-    ``origin`` is the guest's path of what comes, so that an absolute link within it is known and kept as a relative
-    one.
+    ``origin`` is the path in the guest, so that an absolute link that stays inside is recognised and made relative.
     """
 
     def __init__(self, target: Target, skipped: Callable[[str], None], ground: GuestFolders, origin: str = "") -> None:
@@ -50,7 +49,7 @@ class Unpacker:
         await self._task
 
     async def abandon(self) -> None:
-        """End an incomplete tar: a partial copy is removed."""
+        """End an incomplete tar and remove the partial copy."""
         self._source.end()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -86,7 +85,7 @@ class Unpacker:
         self.files += 1
 
     def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Found) -> None:
-        """A new folder appears when it is complete; an existing one is added to."""
+        """Unpack a folder. A new one appears when it is complete; an existing one is added to."""
         if target.is_folder:
             inner = target.folder.again() if target.name == "." else target.folder.enter(target.name, self._ground)
             with inner, Tree(inner, self._ground, fresh=False) as tree:
@@ -109,11 +108,11 @@ class Unpacker:
             below = parts[len(self._top) :]
             if parts[: len(self._top)] != self._top or ".." in parts or not (below or member.isdir()):
                 self._skipped(f"{member.name!r} is not below what was asked for")
-            elif below:  # else it is the folder itself, which comes first
+            elif below:  # otherwise it is the folder itself, which comes first
                 self._take(member, below, tree)
 
     def _take(self, member: tarfile.TarInfo, below: tuple[str, ...], tree: Tree) -> None:
-        """Unpack one member, if that is allowed."""
+        """Unpack one member if it is allowed."""
         name = "/".join(below)
         why = ""
         try:
@@ -148,7 +147,7 @@ class Unpacker:
         return f"is a hard link to what is not in the copy, {member.linkname!r}" if missing else ""
 
     def _link_target(self, target: str, below: tuple[str, ...]) -> str | None:
-        """A link's target if it stays inside: first up, no further than the top, then only down. Otherwise None.
+        """A link's target if it stays inside: first up, but not above the top, then only down. Otherwise None.
 
         Down and then up again could lead out, because a folder on the way may be a link, or become one.
         """
@@ -162,13 +161,13 @@ class Unpacker:
         return target
 
     def _inside(self, target: str) -> tuple[str, ...] | None:
-        """An absolute path as the guest sees it, from the top on; None if it is not below."""
+        """The parts of a guest's absolute path below the top; None if it is not below it."""
         parts, top = PurePosixPath(target).parts, self._origin.parts if self._origin else ("",)
         return parts[len(top) :] if parts[: len(top)] == top and ".." not in parts else None
 
 
 def _parts(name: str, *, of_root: bool = False) -> tuple[str, ...]:
-    """A member's name in parts; if the guest's root is copied (``.`` or ``/``), it may be ``/bin`` or ``bin``."""
+    """A member's name in parts. If the guest's root is copied (``.`` or ``/``), it may be ``/bin`` or ``bin``."""
     parts = PurePosixPath(name).parts
     return parts[1:] if parts[:1] == ("/",) and (of_root or len(parts) == 1) else parts
 
@@ -184,7 +183,7 @@ _PLACES = {
 
 
 def _of_place(error: OSError) -> str:
-    """Why a member is left out. Raises the error if the member is not its cause."""
+    """Why a member is left out. Raises the error again if the member is not its cause."""
     if error.errno not in _PLACES:
         raise error
     return _PLACES[error.errno]

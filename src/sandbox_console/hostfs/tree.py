@@ -23,7 +23,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Tree:
-    """The inside of a folder. ``fresh``: nobody else uses it yet, so files are written in place."""
+    """The inside of a folder. ``fresh`` means that nobody else uses it yet, so files are written in place."""
 
     def __init__(self, top: Folder, ground: GuestFolders, *, fresh: bool) -> None:
         self._top, self._ground, self._fresh = top, ground, fresh
@@ -35,7 +35,7 @@ class Tree:
     @classmethod
     @contextmanager
     def new(cls, target: Folder, ground: GuestFolders) -> Iterator[Tree]:
-        """A folder that appears in ``target`` only with :meth:`keep`; without that nothing is left."""
+        """A folder that appears in ``target`` only with :meth:`keep`. Without that, nothing is left of it."""
         home, part = nursery(target, ground), fresh_name()
         try:
             os.mkdir(part, 0o700, dir_fd=home.fd)
@@ -80,12 +80,12 @@ class Tree:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
 
     def link(self, name: str, target: str) -> None:
-        """Make a symbolic link; it replaces what is there. Raises OSError, Conflict."""
+        """Make a symbolic link, replacing an existing entry. Raises OSError, Conflict."""
         at, last = self._parent(name)
         _put(at, last, lambda new: os.symlink(target, new, dir_fd=at.fd))
 
     def hard_link(self, name: str, target: str) -> bool:
-        """Make a hard link to a file in this tree; True if there is no such file. Raises OSError, Conflict."""
+        """Make a hard link to a file in this tree. Returns True if there is no such file. Raises OSError, Conflict."""
         try:
             source, there = self._opened(os.path.dirname(target)), os.path.basename(target)
         except (FileNotFoundError, NotADirectoryError):
@@ -102,7 +102,7 @@ class Tree:
         return False
 
     def file(self, member: tarfile.TarInfo, source: TarSource, name: str) -> None:
-        """Write a file from ``source``; it replaces what is there when it is complete. Raises OSError, Conflict."""
+        """Write a file from ``source``. It replaces an existing one when it is complete. Raises OSError, Conflict."""
         at, last = self._parent(name)
         if self._fresh:
             self._write(member, source, at, last)
@@ -126,14 +126,14 @@ class Tree:
     def _write(member: tarfile.TarInfo, source: TarSource, folder: Folder, name: str) -> None:
         try:
             fd = os.open(name, _NEW | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd)
-        except FileExistsError:  # twice in the tar; it may have been linked to meanwhile, so it is not written over
+        except FileExistsError:  # twice in the tar; it may have hard links by now, so it is not overwritten
             os.unlink(name, dir_fd=folder.fd)
             fd = os.open(name, _NEW | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd)
         try:
             source.seek(member.offset_data)
             _fill(fd, source, member.size)
             os.fchmod(fd, member.mode & 0o755 | 0o600)
-            with suppress(OSError, OverflowError):  # a time that this file system cannot have
+            with suppress(OSError, OverflowError):  # a time that this file system cannot store
                 os.utime(fd, (member.mtime, member.mtime))
         finally:
             os.close(fd)
@@ -154,14 +154,14 @@ class Tree:
         if not self._strict:
             return Folder(self._top.open(name, flags), self._top.said(name))
         at = self._top.again()
-        for part in name.split("/"):  # where a guest's folder begins below this one is seen at each step
+        for part in name.split("/"):  # each step notices where a guest's folder begins
             with at:
                 at = at.enter(part, self._ground)
         return at
 
 
 def _fill(fd: int, source: TarSource, size: int) -> None:
-    """Write a file's bytes; runs of zeros become holes. Raises tarfile.ReadError if the tar ends early."""
+    """Write a file's bytes, with holes for runs of zeros. Raises tarfile.ReadError if the tar ends early."""
     left, hole = size, False
     while left > 0:
         piece = source.some(min(_CHUNK, left))
@@ -183,7 +183,7 @@ def _write_all(fd: int, data: memoryview) -> None:
 
 
 def _put(at: Folder, name: str, make: Callable[[str], None]) -> None:
-    """Make an entry under a name of its own and move it to its place, which may be taken."""
+    """Make an entry under a temporary name and move it to its place, replacing what is there."""
     part = fresh_name()
     make(part)
     try:

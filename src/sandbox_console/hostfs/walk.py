@@ -1,7 +1,7 @@
 """Opens a path as a descriptor, one component at a time.
 
-Above the guests' ground the operator's links are followed, as everywhere; from the first folder on that a guest can
-write none is, and no mount is crossed: the last component included.
+Above the guests' ground, links are followed as usual, since they are the operator's. From the first folder that a guest
+can write, no link is followed and no mount is crossed, including the last component.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from sandbox_console.hostfs.guest_writable import GuestFolders, Root
 from sandbox_console.hostfs.kernel import mount_of, open_below
 
 DEEPEST = 256
-"""Levels that are walked down below a folder: each costs a descriptor, and a guest makes them for nothing."""
+"""How many levels below a folder are walked. Each takes a descriptor, while a guest can make any number of folders."""
 _MOST_LINKS = 40
-"""As many as the kernel follows (path_resolution(7))."""
+"""The most links in one path, as in the kernel (path_resolution(7))."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ITSELF = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def planted(path: object, what: str = "a link") -> Conflict:
-    """Why a path is not taken."""
+    """The error for a path that is refused because a guest may have made it."""
     return Conflict(
         f"{path} is {what} where a sandbox can write", hint="look at it, and remove it or name the place it leads to"
     )
@@ -53,11 +53,14 @@ class Folder:
             self.fd = -1
 
     def look(self, name: str) -> os.stat_result:
-        """What an entry is; links are not followed. Raises OSError."""
+        """The status of an entry. Links are not followed. Raises OSError."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
     def open(self, name: str, flags: int, mode: int = 0) -> int:
-        """Open an entry, or a path below, never through a link. Raises OSError; Conflict for what a guest planted."""
+        """Open an entry, or a path below, without following links.
+
+        Raises OSError; Conflict for a link or mount that a guest may have made.
+        """
         try:
             return open_below(self.fd, name, flags, mode, leave=self.root is None)
         except OSError as error:
@@ -68,12 +71,12 @@ class Folder:
             raise
 
     def enter(self, name: str, ground: GuestFolders) -> Folder:
-        """Open a folder in it. Raises OSError, Conflict."""
+        """Open a folder in this one. Raises OSError, Conflict."""
         fd = self.open(name, _FOLDER)
         return Folder(fd, self.said(name), self.root or ground.holds(fd))
 
     def names(self) -> list[str]:
-        """The names in it. Raises OSError."""
+        """The names of the entries. Raises OSError."""
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
         try:
             return os.listdir(fd)
@@ -81,15 +84,15 @@ class Folder:
             os.close(fd)
 
     def followed(self, name: str, ground: GuestFolders) -> Found:
-        """Where an entry leads, an operator's links followed. Raises OSError, Conflict."""
+        """Where an entry leads, following an operator's links. Raises OSError, Conflict."""
         return find(os.path.join(os.readlink(f"/proc/self/fd/{self.fd}"), name), ground)
 
     def entry(self, name: str) -> Found:
-        """An entry; links are not followed. Raises OSError."""
+        """An entry itself; links are not followed. Raises OSError."""
         return Found(self.again(), name, _what(self, name))
 
     def again(self) -> Folder:
-        """A second hold on it."""
+        """A duplicate, to be closed separately."""
         return Folder(os.dup(self.fd), self.path, self.root)
 
     def said(self, name: str) -> str:
@@ -99,7 +102,7 @@ class Folder:
 
 @dataclass
 class Found:
-    """Where a path leads: the folder, the name in it (``.``: the folder itself), and what is there, if anything is."""
+    """Where a path leads: a folder, the name in it (``.`` is the folder itself), and what is there, if anything."""
 
     folder: Folder
     name: str
@@ -112,7 +115,7 @@ class Found:
         self.folder.close()
 
     def again(self) -> Found:
-        """A second hold on it."""
+        """A duplicate, to be closed separately."""
         return Found(self.folder.again(), self.name, self.what)
 
     @property
@@ -134,8 +137,8 @@ class Found:
 def find(path: str | Path, ground: GuestFolders, *, follow: bool = True) -> Found:
     """Where a path of this machine leads; ``what`` is None if only the last part is missing.
 
-    ``follow``: a link of the operator's in the last place is followed too. Raises OSError for what is missing or
-    forbidden before, Conflict for a link or a mount on the guests' ground.
+    With ``follow``, an operator's link as the last component is followed too. Raises OSError if an earlier component is
+    missing or forbidden, Conflict for a link or a mount on the guests' ground.
     """
     text = os.fspath(path)
     walk = _Walk(ground)
@@ -152,7 +155,7 @@ def find(path: str | Path, ground: GuestFolders, *, follow: bool = True) -> Foun
 
 
 def folder_at(path: str | Path, ground: GuestFolders) -> Folder:
-    """A folder, open. Raises OSError, Conflict."""
+    """Open a folder by its path. Raises OSError, Conflict."""
     with find(path, ground) as found:
         if found.name == ".":
             return found.folder.again()
@@ -167,7 +170,7 @@ def _what(folder: Folder, name: str) -> os.stat_result | None:
 
 
 class _Walk:
-    """The open folders from the root to the current one: ``..`` is the one before."""
+    """The open folders from the root to the current one, so that ``..`` is the previous one."""
 
     def __init__(self, ground: GuestFolders) -> None:
         self._ground, self._links = ground, 0
@@ -178,11 +181,11 @@ class _Walk:
             self._stack.pop().close()
 
     def take(self) -> Folder:
-        """The current place."""
+        """Take the current folder out of the walk; the caller closes it."""
         return self._stack.pop()
 
     def go(self, path: str, *, follow: bool) -> str:
-        """Walk on; returns the last name."""
+        """Walk along a path, and return its last name."""
         todo = path.split("/")[::-1]
         while todo:
             part = todo.pop()
@@ -212,7 +215,7 @@ class _Walk:
         return not stat.S_ISDIR(found.st_mode) and self._leads_to_no_path(part)
 
     def _leads_to_no_path(self, part: str) -> bool:
-        """A link of the kernel's to a pipe, a socket or a terminal, such as a shell's ``<(...)`` gives."""
+        """Whether it is a kernel's link to a pipe, a socket or a terminal, such as those of a shell's ``<(...)``."""
         here = self._stack[-1]
         if not _of_kernel(here, part):
             return False
@@ -220,11 +223,11 @@ class _Walk:
         return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
 
     def _down(self, part: str) -> bool:
-        """Go into a folder; False if it is a link to follow."""
+        """Enter a folder. Returns False if it is a link to follow."""
         here = self._stack[-1]
         try:
             self._stack.append(here.enter(part, self._ground))
-        except OSError as error:  # at a link, whichever the kernel says
+        except OSError as error:  # kernels return different errors for a link
             if error.errno not in (errno.ELOOP, errno.ENOTDIR) or not stat.S_ISLNK(here.look(part).st_mode):
                 raise
         else:
@@ -234,7 +237,7 @@ class _Walk:
         return False
 
     def _link(self, part: str) -> str:
-        """Where an operator's link leads; an absolute one begins at the root. Raises OSError."""
+        """Where an operator's link leads. An absolute target starts at the root. Raises OSError."""
         here = self._stack[-1]
         self._links += 1
         if self._links > _MOST_LINKS:
@@ -270,12 +273,12 @@ class _Walk:
 
 
 def _of_kernel(folder: Folder, name: str) -> bool:
-    """Whether the kernel generates a link: only then its length differs from its target's (proc_pid_fd(5))."""
+    """Whether the kernel generates a link. Only then does its length differ from its target's (proc_pid_fd(5))."""
     return folder.look(name).st_size != len(os.fsencode(os.readlink(name, dir_fd=folder.fd)))
 
 
 def _refuse_strangers(folder: Folder, name: str, link: os.stat_result) -> None:
-    """Do as the kernel does with ``fs.protected_symlinks``: a link in /tmp is followed only for its owner."""
+    """Refuse what the kernel does with ``fs.protected_symlinks``: a link in /tmp is followed only for its owner."""
     held = os.fstat(folder.fd)
     shared = held.st_mode & stat.S_ISVTX and held.st_mode & stat.S_IWOTH
     if shared and link.st_uid not in (os.geteuid(), held.st_uid):

@@ -1,1 +1,1 @@
-"""The store of log lines on screen: pure."""
+"""Log lines in memory: storing, merging, searching and formatting them. No I/O."""

@@ -1,4 +1,4 @@
-"""JSON lines in short form: time, level, message, then the other fields; or spread over rows."""
+"""Shows JSON lines in short form (time, level, message, then the other fields) or spread over several rows."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from msgspec import Struct
 from sandbox_console.logs.level import Level, level_named
 
 PARSED_BYTES = 64 * 1024
-"""A longer line is shown as it is: it is no log record."""
+"""A longer line is shown unchanged, as it is not a log record."""
 DEPTH_ROWS = 400
-"""Rows of one spread line that are shown."""
+"""How many rows of one spread line are shown."""
 _MESSAGE = ("msg", "message", "event", "log", "text")
 _LEVEL = ("level", "severity", "lvl", "levelname", "log.level")
 _TIME = ("ts", "time", "timestamp", "@timestamp", "datetime", "date", "t")
 
 
 class Folded(Struct, frozen=True):
-    """A JSON line in short. Every text in it is the guest's: clean it before showing."""
+    """A JSON line in short form. All texts in it come from the guest: clean them before showing them."""
 
     level: Level
     level_word: str
@@ -31,7 +31,7 @@ class Folded(Struct, frozen=True):
 
 
 def parse(data: bytes) -> Mapping[str, Any] | None:
-    """The object that a line is, or None. 2 us for a usual line."""
+    """The JSON object in a line, or None. It takes 2 us for a usual line."""
     text = data.strip()
     if not text.startswith(b"{") or not text.endswith(b"}") or len(text) > PARSED_BYTES:
         return None
@@ -43,7 +43,7 @@ def parse(data: bytes) -> Mapping[str, Any] | None:
 
 
 def fold(record: Mapping[str, Any]) -> Folded:
-    """A record in the order in which a person reads it."""
+    """A record with its fields in the order in which a person reads them."""
     level_key, time_key, message_key = (_first(record, names) for names in (_LEVEL, _TIME, _MESSAGE))
     used = {level_key, time_key, message_key}
     word = record.get(level_key, "") if level_key else ""
@@ -57,7 +57,7 @@ def fold(record: Mapping[str, Any]) -> Folded:
 
 
 def spread(record: Mapping[str, Any]) -> list[str]:
-    """A record as indented JSON, one text a row."""
+    """A record as indented JSON, one string for each row."""
     rows = json.dumps(record, indent=2, ensure_ascii=False).split("\n")
     more = len(rows) - DEPTH_ROWS
     return [*rows[:DEPTH_ROWS], f"… {more:,} rows more"] if more > 0 else rows
@@ -72,6 +72,6 @@ def _flat(value: object) -> str:
 
 
 def _short_time(value: object) -> str:
-    """The time of day of an ISO time; other times unchanged."""
+    """The time of day in an ISO time; other times are returned unchanged."""
     text = str(value)
     return text[11:23].rstrip("Z") if len(text) >= 19 and text[10:11] in "T " and text[13:14] == ":" else text

@@ -1,4 +1,4 @@
-"""Which lines match a pattern: for filters and searches over a million lines."""
+"""Finds the lines that match a pattern, for filters and searches over a million lines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PIECE = 8192
 
 
 class LineIndex:
-    """The numbers of the lines of a store that match, kept up as the store grows at either end and drops.
+    """The numbers of the matching lines of a store, kept up to date as it grows at both ends and drops lines.
 
-    Matching goes piece by piece over raw bytes: ``advance()`` is a generator so that a caller on the event loop can
-    pause between pieces. The newest lines are looked at first, as they are what a reader sees first. A match is within
-    one line. Lines that have no end yet are looked at again by each ``advance()``: those that match are ``open``.
+    Raw bytes are searched piece by piece: ``advance()`` is a generator, so that a caller on the event loop can pause
+    between pieces. The newest lines are searched first, as a reader sees them first. A match is always within one line.
+    Lines that have no end yet are searched again by each ``advance()``; those that match are in ``open``.
     """
 
     def __init__(self, store: LineStore, pattern: Pattern) -> None:
@@ -30,16 +30,16 @@ class LineIndex:
 
     @property
     def complete(self) -> bool:
-        """Whether every whole line has been looked at."""
+        """Whether every complete line has been searched."""
         return self._next >= self._store.end and self._low <= self._store.first
 
     @property
     def share(self) -> float:
-        """How much of the store has been looked at, from 0 to 1."""
+        """How much of the store has been searched, from 0 to 1."""
         return (self._next - self._low) / len(self._store) if len(self._store) else 1.0
 
     def advance(self) -> Iterator[int]:
-        """Look at the lines that are new, a piece a step, then at older ones; yields how many were found so far."""
+        """Search new lines piece by piece, then older ones; yields how many matches there are so far."""
         self.forget()
         self.open = [line for line in self._store.partials() if self.pattern.matches(line.data)]
         while self._next < self._store.end:
@@ -55,18 +55,18 @@ class LineIndex:
             self.forget()
 
     def update(self) -> None:
-        """Look at all lines that are new, at once."""
+        """Search all new lines in one go."""
         for _ in self.advance():
             pass
 
     def _matches(self, start: int, limit: int) -> tuple[int, array[int]]:
-        """Matches of a piece that begins with a line, and where the piece ends."""
+        """The matches of the piece that begins with a line, and where the piece ends."""
         _, end, chunk = self._store.chunk_of(start)
         end = min(end, limit, start + PIECE)
         return end, self._wanted(start, end, chunk)
 
     def _matches_before(self, end: int) -> tuple[int, array[int]]:
-        """Where a piece begins that ends before a line, and its matches."""
+        """Where the piece begins that ends before a line, and its matches."""
         first, _, chunk = self._store.chunk_of(end - 1)
         start = max(first, end - PIECE)
         return start, self._wanted(start, end, chunk)
@@ -79,14 +79,14 @@ class LineIndex:
         return array("q", (number for number in range(start, end) if number not in excluded))
 
     def _hits(self, start: int, end: int, chunk: bytearray) -> array[int]:
-        """The search goes on behind the line of each match: 1 us a match."""
+        """The matching lines of a piece. The search continues after the line of each match; it takes 1 us a match."""
         found = array("q")
         size = self._store.stop_of(end - 1)
         if self.pattern.as_seen and has_unseen(chunk, self._store.start_of(start), size):
             return self._hits_as_seen(start, end, bytes(chunk[self._store.start_of(start) : size]))
         number_at, at = self._store.numbers(start, end), start
         for match in self.pattern.rest_of_line.finditer(chunk, self._store.start_of(start), size):
-            if (place := match.start()) >= size:  # an empty match behind the last newline
+            if (place := match.start()) >= size:  # an empty match after the last newline
                 break
             number = number_at(place, at)
             if number >= at:
@@ -95,7 +95,7 @@ class LineIndex:
         return found
 
     def _hits_as_seen(self, start: int, end: int, data: bytes) -> array[int]:
-        """Among lines with colours: 1 us a line."""
+        """The matching lines of a piece with colours. It takes 1 us a line."""
         text, found = seen(data), array("q")
         if text.count(b"\n") != end - start:  # pieces of a line without an end
             return array("q", (at for at in range(start, end) if self.pattern.is_in(self._store.line(at).data)))
@@ -109,7 +109,7 @@ class LineIndex:
         return found
 
     def forget(self) -> None:
-        """Let go of the lines that the store has dropped."""
+        """Forget the lines that the store has dropped."""
         first = self._store.first
         if self.lines and self.lines[0] < first:
             del self.lines[: bisect_left(self.lines, first)]
@@ -120,25 +120,25 @@ class LineIndex:
         return len(self.lines) + len(self.open)
 
     def number_at(self, row: int) -> int:
-        """The number of the match at a place, from 0; negative ones count from the end. Raises IndexError."""
+        """The line number of a match by its position, from 0 (negative ones count from the end). Raises IndexError."""
         row = row if row >= 0 else len(self) + row
         return self.lines[row] if row < len(self.lines) else self.open[row - len(self.lines)].number
 
     def line_at(self, row: int) -> Line:
-        """The match at a place, from 0. Raises IndexError."""
+        """The matching line at a position, from 0. Raises IndexError."""
         return self._store.line(self.lines[row]) if row < len(self.lines) else self.open[row - len(self.lines)]
 
     def after(self, number: int) -> int | None:
-        """The first match past a line, or None."""
+        """The first match after a line, or None."""
         at = self.row_of(number + 1)
         return self.number_at(at) if at < len(self) else None
 
     def before(self, number: int) -> int | None:
-        """The last match ahead of a line, or None."""
+        """The last match before a line, or None."""
         at = self.row_of(number)
         return self.number_at(at - 1) if at else None
 
     def row_of(self, number: int) -> int:
-        """The place of a line among the matches, or of the next match past it."""
+        """The position of a line among the matches, or of the next match after it."""
         at = bisect_left(self.lines, number)
         return at if at < len(self.lines) else at + sum(line.number < number for line in self.open)

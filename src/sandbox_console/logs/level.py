@@ -1,4 +1,4 @@
-"""How bad a line says it is, from the words that loggers write."""
+"""Finds the severity of a log line, from the words that loggers write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from enum import IntEnum
 
 LOOKED_AT = 300
-"""Characters of a line that are looked at: a level stands at its beginning."""
+"""How many characters of a line are searched: a level is near its beginning."""
 
 
 class Level(IntEnum):
@@ -39,7 +39,7 @@ _KLOG_LINE = re.compile(r"^([IWEF])\d{4} \d\d:")
 
 
 def level_of(text: str) -> Level:
-    """The level that a line states; all patterns are bounded, a line of any length costs the same few us."""
+    """The level that a line states. All patterns are bounded, so a line of any length takes the same few us."""
     head = text[:LOOKED_AT]
     if match := _KEYED.search(head):
         return _WORDS.get(match[1].lower(), Level.NONE)
@@ -54,7 +54,7 @@ def level_of(text: str) -> Level:
 
 
 def level_named(value: object) -> Level:
-    """A level from a field of a JSON line: a word, or a number as pino and bunyan write it."""
+    """A level from the field of a JSON line, which is a word, or a number as pino and bunyan write it."""
     if isinstance(value, str):
         return _WORDS.get(value.strip().lower(), Level.NONE)
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The output of several sandboxes in the order of its time, though it comes in by sandbox."""
+"""Merges the output of several sandboxes, which arrives sandbox by sandbox, in order of time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ HOLD_S = 0.25
 
 
 class Merger:
-    """Holds what comes for a moment and gives it out by time. Within one source the order is kept.
+    """Holds items for a moment and returns them in order of time. Within one source their order is kept.
 
-    What comes later than ``hold_s`` behind the others is given out all the same, with its own time: nothing is lost
-    for the sake of order.
+    An item that is more than ``hold_s`` late is still returned, with its own time: nothing is lost for the sake of
+    order.
     """
 
     def __init__(self, hold_s: float = HOLD_S) -> None:
@@ -29,17 +29,18 @@ class Merger:
         return len(self._heap)
 
     def put(self, source: int, items: Sequence[LogItem], now_s: float) -> None:
-        """Take what a source wrote; ``now_s`` is a monotonic clock's."""
+        """Add items that a source wrote. ``now_s`` is the time of a monotonic clock."""
         newest = self._newest.get(source, 0)
         for item in items:
-            # Two streams of one sandbox may step back a little: a line must not pass the one it came after.
+            # Times may go back a little between the two streams of a sandbox, but a line must not overtake the one it
+            # came after.
             newest = max(newest, item.at_ns)
             self._count += 1
             heapq.heappush(self._heap, (newest, self._count, now_s, source, item))
         self._newest[source] = newest
 
     def due(self, now_s: float, *, all: bool = False) -> Iterator[tuple[int, list[LogItem]]]:
-        """Runs of (source, items) whose wait is over: all up to the last item in time that waited long enough."""
+        """Runs of (source, items) whose wait is over: everything up to the latest item that has waited long enough."""
         ripe = [at for at, _, came, _, _ in self._heap if all or now_s - came >= self.hold_s]
         if not ripe:
             return

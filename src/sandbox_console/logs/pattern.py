@@ -1,8 +1,8 @@
-"""Regular expressions for text that a sandbox chose and a pattern that a person types, both without limits.
+"""Compiles regular expressions that a person types and that are matched against hostile text of any length.
 
-Python's ``re`` backtracks: ``(a+)+$`` on 30 letters takes minutes, holds the interpreter's lock, and cannot be
-stopped. RE2 runs in time linear in the text whatever the pattern, so it may run on the event loop chunk by chunk.
-What it cannot do in linear time (look-around, backreferences) it refuses.
+Python's ``re`` backtracks: ``(a+)+$`` on 30 letters takes minutes, holds the interpreter's lock, and cannot be stopped.
+RE2 runs in time linear in the text whatever the pattern, so it may run on the event loop chunk by chunk. It refuses
+what it cannot do in linear time (look-around, backreferences).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from msgspec import Struct
 from sandbox_console.errors import UsageError
 
 MEMORY_BYTES = 8 << 20
-"""What one compiled pattern may take; past it RE2 forgets states and goes on."""
+"""The memory that one compiled pattern may use. When it is full, RE2 forgets states and goes on."""
 
 
 _UNSEEN = re.compile(rb"\x1b\[[0-9;:]{0,64}m|\r(?=\n)")
-"""What a terminal writes and nobody sees: colours, and the carriage return at the end of a line."""
+"""What programs write and nobody sees: colours, and the carriage return at the end of a line."""
 _WORDS = re.compile(r"[A-Za-z_ ][\w /=,@%&<>\"'-]*")
-"""Text that is looked for as it stands and that no colour sequence can be taken for: none begins like this."""
+"""Text that is searched for literally and cannot be part of a colour sequence: none begins like this."""
 
 
 class Pattern(Struct, frozen=True):
-    """A compiled pattern: ``lines`` for raw chunks, where a match never crosses a line, ``shown`` for drawn text.
+    """A compiled pattern. ``lines`` is for raw chunks, where no match crosses a line; ``shown`` is for drawn text.
 
-    ``rest_of_line`` is ``lines`` where each match goes on to the end of its line: all that are found are one a line.
-    ``as_seen``: it may match what nobody sees of a line, or be kept from matching by it, so that `seen` is searched.
+    ``rest_of_line`` is ``lines`` with each match extended to the end of its line, so that each line has one match.
+    ``as_seen`` means that bytes nobody sees could match or prevent a match, so that `seen` has to be searched.
     """
 
     text: str
@@ -39,28 +39,28 @@ class Pattern(Struct, frozen=True):
     as_seen: bool
 
     def matches(self, data: bytes) -> bool:
-        """Whether a line is one of those wanted."""
+        """Whether a line is wanted; for an inverted pattern, one that does not match."""
         return self.is_in(data) != self.inverse
 
     def is_in(self, line: bytes) -> bool:
-        """Whether it is found in a line."""
+        """Whether the pattern matches somewhere in a line."""
         return self.lines.search(seen(line).removesuffix(b"\n")) is not None
 
 
 def seen(data: bytes | bytearray) -> bytes:
-    """Lines without colours and carriage returns at their ends: 0.5 us a line."""
+    """Lines without colours and without carriage returns at their ends. It takes 0.5 us a line."""
     return _UNSEEN.sub(b"", data)
 
 
 def has_unseen(chunk: bytearray, start: int, end: int) -> bool:
-    """Whether there is something of the kind."""
+    """Whether a chunk has colours or carriage returns at line ends."""
     return chunk.find(b"\x1b[", start, end) >= 0 or chunk.find(b"\r\n", start, end) >= 0
 
 
 def compile_pattern(text: str, *, invertible: bool = False) -> Pattern:
-    """A regular expression over lines; in lower case it ignores case. Raises UsageError.
+    """Compile a regular expression over lines. If it is all lower case, it ignores case. Raises UsageError.
 
-    With ``invertible`` a leading ``!`` means the lines that do not match; ``[!]`` is the sign itself.
+    With ``invertible``, a leading ``!`` selects the lines that do not match; ``[!]`` is a literal exclamation mark.
     """
     inverse = invertible and text.startswith("!")
     body = text[1:] if inverse else text
@@ -71,19 +71,19 @@ def compile_pattern(text: str, *, invertible: bool = False) -> Pattern:
     lines = _compiled(raw, text, never_nl=True)
     try:
         rest_of_line = _compiled(b"(?:%s)[^\n]*" % raw, text, never_nl=True)
-    except UsageError:  # a \Q without its end takes what follows for text, too
+    except UsageError:  # a \Q without \E also quotes what follows
         rest_of_line = lines
     shown = _compiled(body, text, never_nl=False)
     return Pattern(text, inverse, lines, rest_of_line, shown, _WORDS.fullmatch(body) is None)
 
 
 def _compiled(body: bytes | str, text: str, *, never_nl: bool) -> Any:
-    import re2  # 57 ms of CPU, which a screen without a pattern need not take
+    import re2  # takes 57 ms of CPU, which a screen without a pattern does not need
 
     options = re2.Options()
     options.case_sensitive = any(char.isupper() for char in text)
     options.never_nl = never_nl
-    options.log_errors = False  # RE2 would print them over the screen
+    options.log_errors = False  # RE2 would print errors over the screen
     options.max_mem = MEMORY_BYTES
     prefix = b"(?m)" if isinstance(body, bytes) else "(?m)"
     try:

@@ -1,7 +1,7 @@
-"""How far a log was read, so that a later reading goes on there: nothing twice, nothing left out.
+"""Remembers how far a log was read, so that a later reading continues there without repeating or missing lines.
 
-A time alone does not say it: one read of a pipe, or one millisecond, holds many lines of one time, and a reading may
-end between two of them.
+A time alone is not enough: many lines have the same time if they came in one read of a pipe or in one millisecond, and
+a reading may end between two of them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from msgspec import Struct, field
 from sandbox_console.model.log import LogItem, LogRecord, Stream
 
 OVERLAP_NS = 10**9
-"""The two streams of a sandbox are not in one order; no record is further behind the other stream's than this."""
+"""The two streams of a sandbox are not in order with each other. No record is further behind than this."""
 
 _Word = int
 
 
 class _Place(Struct):
-    """The time of the last line, and how often each line of that time was there."""
+    """The time of the last line, and how often each line with that time was read."""
 
     at_ns: int = -1
     lines: dict[_Word, int] = field(default_factory=dict)
@@ -34,9 +34,9 @@ class _Place(Struct):
 
 
 class ReadPosition:
-    """How far each stream of one log was read, in whole lines: a line without its end is read again from its beginning.
+    """How far each stream of one log was read, in whole lines. A line without its end is read again from its start.
 
-    Several readings may share them, as two views of one sandbox do.
+    Several readings may share one position, as two views of a sandbox do.
     """
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class ReadPosition:
 
     @property
     def since_ns(self) -> int | None:
-        """From which time on the next reading must read; None before the first line."""
+        """The time from which the next reading must start; None before the first line."""
         return newest - OVERLAP_NS if (newest := self.newest_ns) >= 0 else None
 
 
 class Reading:
-    """One reading, which may begin before its places."""
+    """One reading of a log, which may begin before the position."""
 
     def __init__(self, places: ReadPosition) -> None:
         self._places = places
@@ -62,19 +62,19 @@ class Reading:
         self._met: dict[Stream | None, _Place] = defaultdict(_Place)
 
     def new(self, items: Sequence[LogItem], *, over: bool = False) -> list[LogItem]:
-        """The records that were not read before. ``over``: a line that has no end here never gets one."""
+        """The records that were not read before. ``over`` says that a line without an end will not get one."""
         return [item for item in items if self._is_new(item, over)]
 
     def _is_new(self, item: LogItem, over: bool) -> bool:
         if isinstance(item, LogRecord):
             stream, word, whole = item.stream, hash(item.data), over or item.data.endswith(b"\n")
-        elif item.at_ns < self._begins_ns:  # lost before lines that were reported
+        elif item.at_ns < self._begins_ns:  # lost before lines that have been reported
             return False
         else:
             stream, word, whole = None, hash((item.reason, item.lines)), True
         told, met = self._places.told[stream], self._met[stream]
         at_ns = item.at_ns
-        back = at_ns < met.at_ns  # a clock was put back: what this reading has passed is no measure any more
+        back = at_ns < met.at_ns  # a clock was put back, so this reading's times are not comparable
         if at_ns < told.at_ns and not back:
             met.add(at_ns, word)
             return False

@@ -1,4 +1,4 @@
-"""Logs that were looked at, kept for the session: of sandboxes that are not shown now, or are gone."""
+"""Keeps logs that were viewed during the session, of sandboxes that are not on screen or are gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox_console.model.sandbox import SandboxRef
 
 
 class RecentLog(Struct):
-    """One sandbox's log. ``places`` is how far it was read, ``gone_at`` when the sandbox went away."""
+    """One sandbox's log. ``places`` is how far it was read, ``gone_at`` is when the sandbox went away."""
 
     ref: SandboxRef
     name: str
@@ -20,7 +20,11 @@ class RecentLog(Struct):
 
 
 class RecentLogs:
-    """At most ``cap_bytes`` of output. The living go first, since their backend has theirs; then the longest unread."""
+    """Logs with at most ``cap_bytes`` of output in all.
+
+    If there is more, logs of existing sandboxes are dropped first, since their backend still has them, and then those
+    that were not read for longest.
+    """
 
     def __init__(self, cap_bytes: int) -> None:
         self.cap_bytes = cap_bytes
@@ -28,17 +32,17 @@ class RecentLogs:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of output held."""
+        """How many bytes of output are held."""
         return sum(kept.store.size_bytes for kept in self._kept.values())
 
     @property
     def gone(self) -> list[RecentLog]:
-        """Those whose sandbox is gone, newest first."""
+        """The logs whose sandbox is gone, newest first."""
         found = [kept for kept in self._kept.values() if kept.gone_at is not None]
         return sorted(found, key=lambda kept: -(kept.gone_at or 0))
 
     def put(self, kept: RecentLog) -> None:
-        """Keep a log, as the one read last."""
+        """Keep a log as the most recently read one."""
         self._kept.pop(kept.ref, None)
         if len(kept.store) or kept.store.partials():
             self._kept[kept.ref] = kept
@@ -51,16 +55,16 @@ class RecentLogs:
         return -1 if found is None else found
 
     def take(self, ref: SandboxRef) -> RecentLog | None:
-        """Hand a log out, or None."""
+        """Remove and return a sandbox's log; None if there is none."""
         return self._kept.pop(ref, None)
 
     def note_gone(self, ref: SandboxRef, at: float) -> None:
-        """A sandbox was removed."""
+        """Note that a sandbox was removed."""
         if (kept := self._kept.get(ref)) is not None and kept.gone_at is None:
             kept.gone_at = at
 
     def refs(self) -> list[SandboxRef]:
-        """The sandboxes whose logs are kept and that were there when last heard of."""
+        """The sandboxes whose logs are kept and that still exist, as far as is known."""
         return [ref for ref, kept in self._kept.items() if kept.gone_at is None]
 
     def _shrink(self) -> None:

@@ -1,4 +1,4 @@
-"""The log lines that a view holds: raw bytes in chunks, capped, each line with its time, stream and source."""
+"""Stores the log lines of a view as raw bytes in chunks, up to a cap; each line has a time, stream and source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
 
 CHUNK_BYTES = 1 << 20
 LINE_BYTES = 256 * 1024
-"""A line longer than this is stored in pieces: a guest that never writes a newline fills no memory."""
+"""A longer line is stored in pieces, so that a guest that never writes a newline cannot fill the memory."""
 DEFAULT_CAP = 64 * 1024 * 1024
 UNREAD = "it came while nobody looked, and was not read"
 NO_ROOM = "memory had no room for it: tui.log_memory_mib"
@@ -25,7 +25,7 @@ _OFFSET = (1 << _SPAN) - 1
 
 
 class Line(Struct, frozen=True):
-    """One line as it was written, newline included; of a gap or a mark, its description."""
+    """One line as it was written, including its newline; for a gap or a mark, its description."""
 
     number: int
     at_ns: int
@@ -36,7 +36,7 @@ class Line(Struct, frozen=True):
 
     @property
     def marked(self) -> bool:
-        """Whether it is the reader's own and no output."""
+        """Whether the line is a mark of the reader's and not output."""
         return self.kind == MARK
 
 
@@ -46,12 +46,12 @@ class _Partial(Struct):
 
 
 class LineStore:
-    """Lines in the order in which they ended, the oldest dropped by whole chunks past ``cap_bytes``.
+    """Lines in the order in which they ended. Beyond ``cap_bytes`` the oldest are dropped, in whole chunks.
 
-    Each line keeps its number for ever: ``first`` is the oldest that is kept (below 0 once older ones were put
-    before those of the beginning), ``end`` one past the newest. A record without its newline waits for the rest of
-    its stream; until then it is in ``partials()``. ``source`` distinguishes several sandboxes. ``begins``:
-    there is nothing older. ``holes`` are the gaps that stand for lines which its reader left out, with how many.
+    Each line keeps its number: ``first`` is the number of the oldest line (below 0 once older lines were prepended),
+    ``end`` is one past the newest. A record without its newline waits for the rest of its line and is in ``partials()``
+    until then. ``source`` distinguishes several sandboxes. ``begins`` says that there is no older output. ``holes`` are
+    the gaps that stand for lines which the reader left out, with their numbers of lines.
     """
 
     def __init__(self, cap_bytes: int = DEFAULT_CAP) -> None:
@@ -60,7 +60,7 @@ class LineStore:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything; numbering begins again."""
+        """Forget all lines. Numbering starts again."""
         self.first = 0
         self.dropped = 0
         self._starts = array("q")
@@ -77,7 +77,7 @@ class LineStore:
 
     @property
     def end(self) -> int:
-        """One past the number of the newest whole line."""
+        """One past the number of the newest complete line."""
         return self.first + len(self._starts)
 
     def __len__(self) -> int:
@@ -90,13 +90,13 @@ class LineStore:
 
     @property
     def room_bytes(self) -> int:
-        """How much older output may still be put before the oldest: as much again as the cap while it is read."""
+        """How many bytes of older output can still be prepended. While older lines are read, the cap is doubled."""
         return max(0, 2 * self.cap_bytes - self._bytes)
 
     def append(self, items: Sequence[LogItem], source: int = 0) -> None:
-        """Add what a sandbox wrote. 1 us a line; a part of a line is joined to the next part of its stream.
+        """Add output of a sandbox, in 1 us a line. Part of a line is joined to the next part of its stream.
 
-        While ``holding`` (somebody reads old lines) nothing is dropped until twice the cap.
+        While ``holding`` is set (somebody reads old lines), nothing is dropped until twice the cap is reached.
         """
         partials = self._partials
         for item in items:
@@ -121,20 +121,20 @@ class LineStore:
 
     @classmethod
     def of(cls, items: Sequence[LogItem], source: int = 0) -> LineStore:
-        """All of some output, for `prepend`; a line without its end is one, too. May be made in a thread."""
+        """A store of some output, for `prepend`. A last line without its end counts, too. This may run in a thread."""
         made = cls(1 << 62)
         made.append(items, source)
         made.end_partials()
         return made
 
     def end_partials(self) -> None:
-        """Take lines that have no end for whole."""
+        """Treat lines that have no end as complete."""
         for part in self.partials():
             self._add(part.kind, part.at_ns, part.data, part.source)
         self._partials.clear()
 
     def prepend(self, older: LineStore) -> int:
-        """Put older output before the oldest line. Returns the number of lines. The other store is used up."""
+        """Put older output before the oldest line, and return the number of lines. The other store is emptied."""
         shift = next(iter(self._chunks)) - 1 - older._last
         self._starts = array("q", (start + (shift << _SPAN) for start in older._starts)) + self._starts
         self._times = older._times + self._times
@@ -163,7 +163,7 @@ class LineStore:
         self._sources.append(source)
 
     def _join(self, kind: int, item: LogRecord, source: int) -> None:
-        """Add a record that is not one whole line: parts of one, or several."""
+        """Add a record that is not exactly one line: part of a line, or several lines."""
         for piece in item.data.splitlines(keepends=True) if b"\n" in item.data else [item.data]:
             for at in range(0, len(piece), LINE_BYTES):
                 self._piece((source, kind), item.at_ns, piece[at : at + LINE_BYTES])
@@ -194,7 +194,7 @@ class LineStore:
         self.marks = [number for number in self.marks if number >= self.first]
 
     def frozen(self) -> LineStore:
-        """The lines of now, to be read in a thread; what comes later is not in it. 10 ms for a million lines."""
+        """A snapshot of the lines that can be read in a thread. It takes 10 ms for a million lines."""
         made = copy(self)
         vars(made).update(
             _starts=self._starts[:],
@@ -208,7 +208,7 @@ class LineStore:
         return made
 
     def of_source(self, source: int) -> LineStore:
-        """The lines of one of several sources, as if it were the only one. It takes 1 us a line."""
+        """A store with only the lines of one source. It takes 1 us a line."""
         made = LineStore(self.cap_bytes)
         for at, (one, kind) in enumerate(zip(self._sources, self._kinds, strict=True)):
             if one == source and kind != MARK:
@@ -220,7 +220,7 @@ class LineStore:
         return made
 
     def raw(self) -> Iterator[bytes]:
-        """The output in pieces of up to a chunk, without the reader's marks; what has no end yet last."""
+        """The output in pieces of up to a chunk, without the reader's marks. Lines that have no end yet come last."""
         start = self.first
         for end in (*self.marks, self.end):
             while start < end:
@@ -233,7 +233,7 @@ class LineStore:
             yield part.data
 
     def line(self, number: int) -> Line:
-        """A line by its number. Raises IndexError for one that is not kept."""
+        """A line by its number. Raises IndexError if it is not in the store."""
         at = number - self.first
         if not 0 <= at < len(self._starts):
             raise IndexError(number)
@@ -249,7 +249,7 @@ class LineStore:
         return start & _OFFSET, end
 
     def partials(self) -> list[Line]:
-        """The lines that have no end yet, numbered on from ``end``; at most one a stream."""
+        """The lines that have no end yet, at most one for each stream, with numbers from ``end`` on."""
         waiting = sorted(self._partials.items(), key=lambda pair: pair[1].at_ns)
         return [
             Line(self.end + at, part.at_ns, kind, bytes(part.data), partial=True, source=source)
@@ -257,48 +257,48 @@ class LineStore:
         ]
 
     def take_partials(self, source: int = 0) -> int | None:
-        """Forget a source's lines that have no end yet, to read them again. Returns when the first of them began."""
+        """Forget a source's lines that have no end yet, so they can be read again. Returns when the first one began."""
         mine = [key for key in self._partials if key[0] == source]
         return min((self._partials.pop(key).at_ns for key in mine), default=None)
 
     @property
     def oldest_ns(self) -> int | None:
-        """The time of the oldest line kept."""
+        """The time of the oldest line."""
         return self._times[0] if self._times else None
 
     @property
     def newest_ns(self) -> int | None:
-        """The time of the newest whole line."""
+        """The time of the newest complete line."""
         return self._times[-1] if self._times else None
 
     def at_oldest(self) -> int:
-        """How many lines at the beginning have the oldest one's very time."""
+        """How many lines have exactly the time of the oldest one."""
         return bisect_right(self._times, self._times[0]) if self._times else 0
 
     def since(self, at_ns: int) -> int:
-        """The number of the first line at or after a time, taking times as rising."""
+        """The number of the first line at or after a time, assuming that times rise."""
         return self.first + bisect_left(self._times, at_ns)
 
     def chunk_of(self, number: int) -> tuple[int, int, bytearray]:
-        """The chunk that a line is in, with the numbers of its first line and one past its last; the store's own."""
+        """The chunk with a line (not a copy), the number of its first line, and one past that of its last."""
         chunk_id = self._starts[number - self.first] >> _SPAN
         first = self.first + bisect_left(self._starts, chunk_id << _SPAN)
         end = self.first + bisect_left(self._starts, (chunk_id + 1) << _SPAN)
         return first, end, self._chunks[chunk_id]
 
     def numbers(self, start: int, end: int) -> Callable[[int, int], int]:
-        """Gives the number of the line that holds a byte of the chunk of these lines, from a line on; less if before.
+        """A function that finds the line in which a byte of a chunk is, from a given line on (or less if before it).
 
-        It holds until the next append.
+        It is valid until the next append.
         """
         first, starts = self.first, self._starts
         base, last = starts[start - first] >> _SPAN << _SPAN, end - first
         return lambda offset, since: first + bisect_right(starts, base | offset, since - first, last) - 1
 
     def start_of(self, number: int) -> int:
-        """Where a line begins in its chunk."""
+        """The offset at which a line begins in its chunk."""
         return self._starts[number - self.first] & _OFFSET
 
     def stop_of(self, number: int) -> int:
-        """Where a line ends in its chunk."""
+        """The offset at which a line ends in its chunk."""
         return self._bounds(number - self.first)[1]

@@ -1,1 +1,1 @@
-"""Frozen data that every room speaks: no I/O, nothing imported but the standard library."""
+"""Frozen data types that the whole package uses. No module in here does any I/O."""

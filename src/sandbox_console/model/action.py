@@ -1,4 +1,4 @@
-"""Whatever changes a sandbox or crosses its wall, as data; and the permit that an attempt is on record."""
+"""Actions: everything that changes a sandbox or crosses its boundary, as data. Also the permit to carry one out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Start(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """SIGTERM to the main process, SIGKILL to all after ``grace_s`` seconds."""
+    """Send SIGTERM to the main process, and SIGKILL to every process after ``grace_s`` seconds."""
 
     verb: ClassVar[str] = "stop"
     ref: SandboxRef
@@ -47,7 +47,7 @@ class Kill(Struct, frozen=True):
 
 
 class Restart(Struct, frozen=True):
-    """Stop, then start."""
+    """Stop a sandbox, then start it."""
 
     verb: ClassVar[str] = "restart"
     ref: SandboxRef
@@ -55,14 +55,14 @@ class Restart(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """Freeze every process."""
+    """Freeze every process of a sandbox."""
 
     verb: ClassVar[str] = "pause"
     ref: SandboxRef
 
 
 class Resume(Struct, frozen=True):
-    """Thaw what Pause froze."""
+    """Thaw the processes that ``Pause`` froze."""
 
     verb: ClassVar[str] = "resume"
     ref: SandboxRef
@@ -97,7 +97,13 @@ class Exec(Struct, frozen=True):
 
 
 class OpenShell(Struct, frozen=True):
-    """Open an interactive shell on a PTY. ``shell`` None: the best one there; ``record``: not without a recording."""
+    """Open an interactive shell on a PTY.
+
+    With ``shell`` None it is the best shell in the sandbox. With ``record`` the shell must be recorded, or it is not
+    opened.
+
+    ``mark`` is how a later console finds the shell's processes if this one is killed.
+    """
 
     verb: ClassVar[str] = "shell"
     ref: SandboxRef
@@ -107,10 +113,11 @@ class OpenShell(Struct, frozen=True):
     rows: int = 24
     term: str = "xterm-256color"
     record: bool = False
+    mark: str = ""
 
 
 class Rename(Struct, frozen=True):
-    """Give a sandbox another name; its id stays."""
+    """Give a sandbox another name. Its id stays the same."""
 
     verb: ClassVar[str] = "rename"
     ref: SandboxRef
@@ -118,7 +125,7 @@ class Rename(Struct, frozen=True):
 
 
 class Upload(Struct, frozen=True):
-    """Unpack a tar, which comes as the action's input, into the guest's directory ``path``."""
+    """Unpack a tar, read from the action's input, into the guest's directory ``path``."""
 
     verb: ClassVar[str] = "upload"
     ref: SandboxRef
@@ -141,9 +148,10 @@ class Attach(Struct, frozen=True):
 
 
 class Forward(Struct, frozen=True):
-    """Publish a port of a running sandbox at ``address`` and ``host_port`` (0: a free one) of this machine.
+    """Publish a port of a running sandbox at ``address`` and ``host_port`` of this machine (0 picks a free port).
 
-    Each connection is carried by a command inside, so the sandbox needs no network; it lasts as long as it is held.
+    A command inside the sandbox carries each connection, so the sandbox needs no network. The port stays published
+    until the forward is closed.
     """
 
     verb: ClassVar[str] = "forward"
@@ -159,7 +167,7 @@ class Forward(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """Make an image of a sandbox's root."""
+    """Make an image of a sandbox's root file system."""
 
     verb: ClassVar[str] = "commit"
     ref: SandboxRef
@@ -186,7 +194,7 @@ class RemoveImage(Struct, frozen=True):
 
 
 class PruneImages(Struct, frozen=True):
-    """Remove the images without a name; with ``unused`` all that no sandbox uses."""
+    """Remove the images without a name; with ``unused``, every image that no sandbox uses."""
 
     verb: ClassVar[str] = "prune-images"
     backend: str
@@ -212,7 +220,7 @@ class SaveImage(Struct, frozen=True):
 
 
 class TakeSnapshot(Struct, frozen=True):
-    """Save a sandbox's state: its disk, with ``full`` also its memory."""
+    """Save a sandbox's state: its disk and, with ``full``, its memory."""
 
     verb: ClassVar[str] = "snapshot"
     ref: SandboxRef
@@ -250,7 +258,7 @@ class Fork(Struct, frozen=True):
 class ChangeEgress(Struct, frozen=True):
     """Change a sandbox's egress while it runs: remove the rules of some patterns, then add others.
 
-    An added rule replaces those of the same pattern; a denial leaves the allow in place.
+    An added rule replaces those of the same pattern, but a deny rule leaves the allow rule in place.
     """
 
     verb: ClassVar[str] = "egress"
@@ -260,9 +268,10 @@ class ChangeEgress(Struct, frozen=True):
 
 
 class DenyEgress(Struct, frozen=True):
-    """Deny patterns while it runs, for good or until a time (seconds since the epoch); open tunnels to them are cut.
+    """Deny patterns while the sandbox runs, and cut its open tunnels to them.
 
-    It only takes away, so it has a verb of its own: the policy and the audit log's reserve treat it as they do stop.
+    ``until`` is seconds since the epoch; None denies them for good. This action only takes access away, so it has a
+    verb of its own: the policy and the audit log's reserve treat it like ``stop``.
     """
 
     verb: ClassVar[str] = "egress-deny"
@@ -272,7 +281,10 @@ class DenyEgress(Struct, frozen=True):
 
 
 class Bundle(Struct, frozen=True):
-    """Write what is known about a sandbox into an evidence bundle; changed files of at most ``files_most`` bytes."""
+    """Write what is known about a sandbox into an evidence bundle.
+
+    Changed files are included up to ``files_most`` bytes.
+    """
 
     verb: ClassVar[str] = "bundle"
     ref: SandboxRef
@@ -280,7 +292,10 @@ class Bundle(Struct, frozen=True):
 
 
 class Quarantine(Struct, frozen=True):
-    """Hold a sandbox: end its shells and forwards, deny all egress, freeze it, refuse what enters or removes it."""
+    """Hold a sandbox for an investigation.
+
+    End its shells and forwards, deny all egress, freeze it, and refuse actions that enter or remove it.
+    """
 
     verb: ClassVar[str] = "quarantine"
     ref: SandboxRef
@@ -295,7 +310,7 @@ class Release(Struct, frozen=True):
 
 
 HostAction = PullImage | RemoveImage | PruneImages | LoadImage | SaveImage | RestoreSnapshot | RemoveSnapshot
-"""What is done on a backend's host rather than to a sandbox."""
+"""Actions on a backend's host rather than on a sandbox."""
 
 EgressAction = ChangeEgress | DenyEgress
 
@@ -313,7 +328,7 @@ InnerAction = (
     | Quarantine
     | Release
 )
-"""What needs one of ``backends.abilities``, and a sandbox."""
+"""Actions on a sandbox that need one of ``backends.abilities``."""
 
 Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell
 
@@ -323,7 +338,7 @@ VERBS: tuple[str, ...] = tuple(kind.verb for kind in Action.__args__)
 
 
 def ref_of(action: Action) -> SandboxRef | None:
-    """The sandbox that an action is about; None if it makes one or is about a host."""
+    """The sandbox that an action is about; None if it creates one or acts on a host."""
     if isinstance(action, Create) or isinstance(action, HostAction):  # noqa: SIM101 - as mypy narrows it
         return None
     return action.ref
@@ -337,10 +352,10 @@ def place_of(action: Action) -> tuple[str, str]:
 
 
 class Permit(Struct, frozen=True):
-    """Proof that an attempt is committed to the audit log.
+    """Proof that an attempt has been committed to the audit log.
 
-    Every changing method of a backend takes one. It is constructed in audit/journal.py and
-    nowhere else (tests/unit/test_architecture.py reads the syntax tree to hold that).
+    Every method of a backend that changes something takes one. It is constructed in audit/journal.py and nowhere else
+    (tests/unit/test_architecture.py reads the syntax tree to hold that).
     """
 
     audit_id: int

@@ -1,4 +1,4 @@
-"""Who acts: inside ``acting_as`` somebody else than the user whose console it is."""
+"""Who acts: the user who runs the console or, inside ``acting_as``, somebody else."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextvars import ContextVar
 from sandbox_console.model.text import clean
 
 LONGEST = 200
-"""Characters of an actor in the audit log."""
+"""The longest name of an actor in the audit log, in characters."""
 
 _acting: ContextVar[str] = ContextVar("sandbox_console_acting", default="")
 
 
 @contextmanager
 def acting_as(actor: str) -> Iterator[None]:
-    """Record what is begun in this block, and by the tasks made in it, as this actor's.
+    """Record actions that are begun in this block, or by tasks created in it, as this actor's.
 
-    One console serves many callers: a server names the one whose request it carries out. The name may be a
-    stranger's: control characters in it become visible ones, and it is cut at ``LONGEST`` characters.
+    One console may serve many callers, so a server names the one whose request it carries out. A stranger may have
+    chosen the name: control characters in it are made visible, and it is cut at ``LONGEST`` characters.
     """
     before = _acting.set(clean(actor)[:LONGEST])
     try:
@@ -29,5 +29,5 @@ def acting_as(actor: str) -> Iterator[None]:
 
 
 def acting() -> str:
-    """The actor of the block that this runs in; empty outside of any."""
+    """The actor of the ``acting_as`` block that this runs in; empty outside of one."""
     return _acting.get()

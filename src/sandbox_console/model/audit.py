@@ -11,13 +11,13 @@ from msgspec import Struct, field
 
 
 class Kind(StrEnum):
-    """What a row says. Every attempt is followed by one outcome or, after a crash, one unknown."""
+    """The kind of a row. Every attempt is followed by one outcome or, after a crash, one unknown."""
 
     ATTEMPT = "attempt"
     OUTCOME = "outcome"
     UNKNOWN = "unknown"
     NOTE = "note"
-    CHECKPOINT = "checkpoint"  # of the log itself: segments that were removed, rows that came from the reserve
+    CHECKPOINT = "checkpoint"  # about the log itself: removed segments, rows that came from the reserve
     ROTATE = "rotate"  # the last row of a segment
 
 
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 
 
 class AuditRow(Struct, frozen=True):
-    """One row. ``ref`` is the attempt that it belongs to, None for an attempt; ``at_ns`` is since the epoch."""
+    """One row. ``ref`` is its attempt (None for an attempt itself); ``at_ns`` is nanoseconds since the epoch."""
 
     seq: int
     at_ns: int
@@ -62,7 +62,7 @@ class AuditRow(Struct, frozen=True):
 
 
 class AuditEntry(Struct, frozen=True):
-    """An attempt with how it ended: what ``audit ls`` and the screens show as one line."""
+    """An attempt and how it ended: ``audit ls`` and the screens show it as one line."""
 
     attempt: AuditRow
     end: AuditRow | None = None
@@ -70,15 +70,15 @@ class AuditEntry(Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """The outcome's word; empty while the attempt is in flight."""
+        """The outcome as a word; empty while the attempt is in flight."""
         return self.end.outcome if self.end else ""
 
 
 class AuditQuery(Struct, frozen=True):
-    """Which attempts, newest first. ``target`` is a sandbox's ref as text, ``text`` a part of target, action or body.
+    """Which attempts to read, newest first. ``target`` is a sandbox's ref as text.
 
-    ``outcome`` may be several, with commas between them. Times are seconds since the epoch; ``until`` is exclusive.
-    ``before_seq`` is the last id of the page before.
+    ``text`` is searched for in target, action and body. ``outcome`` may name several outcomes, separated by commas.
+    Times are seconds since the epoch; ``until`` is exclusive. ``before_seq`` is the last id of the previous page.
     """
 
     limit: int = 50
@@ -94,9 +94,10 @@ class AuditQuery(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """The result of checking the whole log. ``first_bad`` is the first row that is not valid.
+    """The result of checking the whole log. ``first_bad`` is the first invalid row.
 
     ``limits`` is what the check could not find out; ``anchored_at`` is when the newest anchor was signed.
+    ``compared`` is the number of segments of which every byte was compared with what a console left.
     """
 
     ok: bool
@@ -110,10 +111,11 @@ class Verification(Struct, frozen=True):
     segments: int = 0
     anchors: int = 0
     anchored_at: float | None = None
+    compared: int = 0
 
 
 class AuditSelection(Struct, frozen=True):
-    """Which rows to export: those after ``after_seq``, in a span of time (seconds since the epoch)."""
+    """Which rows to export: those after ``after_seq`` within a span of time (seconds since the epoch)."""
 
     after_seq: int = 0
     since: float | None = None
@@ -121,7 +123,7 @@ class AuditSelection(Struct, frozen=True):
 
 
 class AuditStats(Struct):
-    """Counts over the whole log; attempts by action, actor and backend, ends by outcome."""
+    """Counts over the whole log: attempts by action, actor and backend, and outcomes."""
 
     rows: int = 0
     segments: int = 0

@@ -1,16 +1,16 @@
-"""An evidence bundle as data: what is in it, what is missing, and the result of checking one."""
+"""Evidence bundles as data: what is in one, what is missing, and the result of checking it."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 FORMAT = "sandbox-console/bundle/1"
-"""The form of a bundle, and the first line of the text that its signature covers."""
+"""The format of a bundle, and the first line of the text that its signature covers."""
 
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 PUBLIC_KEY, ANCHORS = "audit/public-key.pem", "audit/anchors-000001.jsonl"
 ROWS, LINKS = "audit/rows", "audit/links"
-"""Where the parts of a bundle are that its check reads; the last two are the beginnings of names."""
+"""Paths of the parts that the check of a bundle reads. The last two are prefixes."""
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,14 +23,14 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Absent(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a bundle does not have, and why."""
+    """Something that a bundle does not have, and why."""
 
     part: str
     why: str
 
 
 class Bundled(Struct, frozen=True, forbid_unknown_fields=True):
-    """One sandbox of a bundle. ``folder`` has its parts; ``withheld`` counts values of variables that were left out."""
+    """One sandbox of a bundle. ``folder`` holds its parts; ``withheld`` counts variables whose values were left out."""
 
     name: str
     ref: str
@@ -40,9 +40,9 @@ class Bundled(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a bundle's ``manifest.json`` says. ``until`` is the time of the newest evidence, since the epoch.
+    """The contents of ``manifest.json``. ``until`` is the time of the newest evidence, in seconds since the epoch.
 
-    ``rows`` counts the rows of the audit log, ``unproved`` those of them that are not linked to an anchor, ``redacted``
+    ``rows`` counts the rows of the audit log, ``unproved`` the rows that are not linked to an anchor, and ``redacted``
     the masked secrets in all parts.
     """
 
@@ -59,7 +59,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BundleCheck(Struct, frozen=True):
-    """The result of checking a bundle. ``key`` is the SHA-256 of its public key; ``limits`` is what cannot be known."""
+    """The result of checking a bundle. ``key`` is the SHA-256 of its public key; ``limits`` is what remains unknown."""
 
     ok: bool
     problem: str = ""

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def run_to_completion(work: Awaitable[T]) -> T:
-    """Await work that must not be cut short: a cancellation is passed on once it is done."""
+    """Await work that must not be cut short. A cancellation is passed on once the work is done."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():
@@ -30,14 +30,14 @@ async def run_to_completion(work: Awaitable[T]) -> T:
 
 
 async def shielded(work: asyncio.Future[T]) -> T:
-    """Wait for shared work: a cancelled wait does not cancel the work, and is passed on at once."""
+    """Wait for shared work. A cancellation ends the wait at once, but does not cancel the work."""
     return await asyncio.shield(work)
 
 
 async def wait_until_done(work: asyncio.Future[Any]) -> BaseException | None:
-    """Wait until work is done, however often the waiter is cancelled, and give what it raised.
+    """Wait until work is done, however often the waiter is cancelled, and return what it raised.
 
-    For an ``except CancelledError`` that raises again: a thread or another process goes on all the same.
+    This is for an ``except CancelledError`` that raises again, as a thread or another process is not cancelled with it.
     """
     while not work.done():
         with suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""What a backend can do on this machine, and the reason if it cannot."""
+"""What a backend can do on this machine, and why it cannot do the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 
 class Capability(StrEnum):
-    """One thing that a backend may be able to do. A rule or a spec that needs a missing one is refused by its name."""
+    """One thing that a backend may be able to do. A refusal of what needs a missing capability names it."""
 
     CREATE = "create"
     START = "start"
@@ -24,27 +24,27 @@ class Capability(StrEnum):
     EXEC_USER = "exec.user"
     SHELL = "shell"
     LOGS = "logs"
-    LOG_STREAMS = "logs.streams"  # stdout and stderr are kept apart
+    LOG_STREAMS = "logs.streams"  # stdout and stderr are stored separately
     STATS = "stats"
     WORKSPACE = "workspace"
     USER = "user"
     READ_ONLY_ROOT = "read_only_root"
     RUNTIME = "runtime"
-    SYSTEM_CALLS = "system_calls"  # their filter can be left out, or let debuggers or user namespaces work
+    SYSTEM_CALLS = "system_calls"  # their filter can be turned off, or can allow debuggers or user namespaces
     LIMIT_CPU = "limit.cpu"
     LIMIT_MEMORY = "limit.memory"
     LIMIT_PIDS = "limit.pids"
-    LIMIT_LOG_RATE = "limit.log_rate"  # what is written faster is left out of the log, with a gap that says how much
+    LIMIT_LOG_RATE = "limit.log_rate"  # output beyond the rate is left out of the log; a gap says how much
     MAX_DURATION = "limit.max_duration"
     IDLE_TIMEOUT = "limit.idle_timeout"
     UPDATE_CPU = "update.cpu"
     UPDATE_MEMORY = "update.memory"
     UPDATE_PIDS = "update.pids"
     UPDATE_LABELS = "update.labels"
-    EGRESS_NONE = "egress.none"  # an empty allowlist is no network at all
+    EGRESS_NONE = "egress.none"  # an empty allowlist means no network at all
     EGRESS_ALLOWLIST = "egress.allowlist"
-    EGRESS_UPDATE = "egress.update"  # the allowlist of a sandbox that exists
-    EGRESS_RECORDS = "egress.records"  # each connection that was refused, and each that was let through
+    EGRESS_UPDATE = "egress.update"  # the allowlist of an existing sandbox can be changed
+    EGRESS_RECORDS = "egress.records"  # each refused and each allowed connection
     PORTS = "ports"  # published on the backend's host
     SECRET_ENV = "secret.env"
     SECRET_FILE = "secret.file"
@@ -63,7 +63,7 @@ class Capability(StrEnum):
 
 
 class Capabilities(Struct, frozen=True):
-    """The capabilities of one backend on one host; each that is missing has its reason."""
+    """The capabilities of one backend on one host, with a reason for each missing one."""
 
     supported: frozenset[Capability] = frozenset()
     reasons: Mapping[Capability, str] = field(default_factory=dict)

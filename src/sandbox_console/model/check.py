@@ -1,4 +1,4 @@
-"""Checks the values of a spec, for every backend: one problem for each field, in plain words."""
+"""Checks the values of a spec, whatever the backend: at most one problem for each field, in plain words."""
 
 from __future__ import annotations
 

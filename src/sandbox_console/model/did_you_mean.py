@@ -1,4 +1,4 @@
-"""Finds the known word that a mistyped one most likely means."""
+"""Finds the known word that a mistyped one most likely stands for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word with the fewest slips from this one, the first of several; empty if none is near.
+    """The known word with the fewest typing errors from this one (the first of several); empty if none is near.
 
-    A slip is a letter too many, too few, wrong, or two that changed places (the optimal string alignment distance).
-    One letter in three may be wrong. Where none is near, the first that begins so.
+    A typing error is an extra, missing or wrong letter, or two swapped ones (the optimal string alignment distance).
+    One letter in three may be wrong. If no word is near, it is the first one that begins with ``word``.
     """
-    from rapidfuzz import process  # 40 ms, for a word that is refused anyway
+    from rapidfuzz import process  # takes 40 ms, and only an unknown word needs it
     from rapidfuzz.distance import OSA
 
     known = list(known)

@@ -1,4 +1,7 @@
-"""Egress as data: a sandbox's rules and the record of one decision. Standard library only: the gateway ships it."""
+"""Egress as data: a sandbox's rules, and the record of one decision.
+
+This module uses the standard library only, because the gateway runs it inside containers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from enum import StrEnum
 
 
 class Effect(StrEnum):
-    """What a rule does to what it matches."""
+    """What a rule does with a matching connection."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -15,26 +18,26 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EgressRule:
-    """One rule: a pattern of ``model.hosts``, and until when it holds (seconds since the epoch; None: for good).
+    """One rule: a pattern of ``model.hosts``, and when it expires (seconds since the epoch; None means never).
 
-    A matching deny wins over every allow; what no rule matches is denied. An allow without a port means 80 and
-    443, a deny without one means every port.
+    A matching deny rule wins over every allow rule; a connection that matches no rule is denied. An allow rule without
+    a port covers ports 80 and 443; a deny rule without one covers every port.
     """
 
     pattern: str
     effect: Effect = Effect.ALLOW
     until: float | None = None
-    source: str = "spec"  # spec, or who added it later: live
+    source: str = "spec"  # "spec", or "live" if it was added later
 
 
 @dataclass(frozen=True, slots=True)
 class EgressRecord:
-    """One decision of a gateway, and once more when an allowed connection has ended.
+    """One decision of a gateway. An allowed connection gets a second record when it has ended.
 
-    Times are seconds since the epoch, ``duration_s`` and the byte counts are known at the end only.
-    ``reason`` is one of REASONS, empty where it was allowed and, at the end, where it ended by itself;
-    ``rule`` is the pattern that decided, empty where none matched. A connection that was allowed by its name and then
-    turned out wrong (sni_mismatch, no_sni, raw) has a second record, not allowed, with the address it was pinned to.
+    Times are seconds since the epoch; ``duration_s`` and the byte counts are known only at the end. ``reason`` is one
+    of REASONS. It is empty if the connection was allowed and, at the end, if it closed by itself. ``rule`` is the
+    pattern that decided, empty if none matched. A connection that was allowed by its name and then did something else
+    (sni_mismatch, no_sni, raw) has a second record that is not allowed, with the address it was pinned to.
     """
 
     at: float
@@ -47,18 +50,18 @@ class EgressRecord:
     address: str = ""
     method: str = ""
     ended: bool = False
-    sent_bytes: int = 0  # by the sandbox
+    sent_bytes: int = 0  # sent by the sandbox
     received_bytes: int = 0
     duration_s: float | None = None
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome: a rule or the form of a request refuses, a name does not resolve, a network fails."""
+        """The outcome as a word: allowed, refused, or why the connection failed."""
         return outcome_of(self.reason, allowed=self.allowed)
 
 
 class Outcome(StrEnum):
-    """The outcome of a requested connection; ``asked`` if there was none and somebody requests permission."""
+    """The outcome of a connection; ``asked`` if none was made and somebody requests permission for it."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
@@ -80,7 +83,7 @@ def outcome_of(reason: str, *, allowed: bool) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class EgressState:
-    """The egress of one sandbox as it is enforced now. ``gateway`` is empty while it answers, else the reason."""
+    """The egress of one sandbox as enforced. ``gateway`` is empty while the gateway answers, else why it does not."""
 
     rules: tuple[EgressRule, ...] = ()
     gateway: str = ""
@@ -88,9 +91,9 @@ class EgressState:
 
 @dataclass(frozen=True, slots=True)
 class EgressVerdict:
-    """What would decide about a host and port, without connecting.
+    """What would be decided about a host and port, without connecting.
 
-    ``hint`` is a sentence where a rule nearly matched: another port, the apex of a wildcard.
+    ``hint`` is a sentence if a rule nearly matched: for example on another port, or the apex of a wildcard.
     """
 
     allowed: bool
@@ -100,7 +103,7 @@ class EgressVerdict:
 
 
 ASKED = "asked"
-"""The reason of an assistant's request, which no gateway's record has. ``rule`` is then the requester."""
+"""The reason of a request by an assistant. No record of a gateway has it. ``rule`` is then the requester."""
 
 REASONS = {
     ASKED: "it is asked for, and a person answers",

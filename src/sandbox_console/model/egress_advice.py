@@ -1,4 +1,4 @@
-"""Says what a person may not have meant by a list of egress patterns: too wide, twice, or covered by another."""
+"""Finds likely mistakes in a list of egress patterns: too wide, repeated, or covered by another one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sandbox_console.model.hosts import HostPattern
 
 
 def advice(patterns: Sequence[str]) -> tuple[str, ...]:
-    """One sentence for each pattern that may be a mistake; patterns that mean nothing are passed over.
+    """One sentence for each pattern that may be a mistake. Invalid patterns are skipped.
 
-    A wildcard under a public suffix, such as ``*.com`` or ``*.github.io``, lets hosts of strangers through. The
-    suffixes are those of publicsuffix.org, as the ``publicsuffixlist`` package holds them; nothing is looked up.
+    A wildcard under a public suffix, such as ``*.com`` or ``*.github.io``, lets strangers' hosts through. The suffixes
+    are those of publicsuffix.org, from the ``publicsuffixlist`` package; nothing is looked up online.
     """
     return tuple(_advice(list(_parsed(patterns))))
 
@@ -45,6 +45,6 @@ def _public(suffix: str) -> bool:
 
 @functools.cache
 def _suffixes() -> Any:
-    from publicsuffixlist import PublicSuffixList  # reads 300 KB in 50 ms, for a wildcard only
+    from publicsuffixlist import PublicSuffixList  # reads 300 KB in 50 ms, and only wildcards need it
 
     return PublicSuffixList()

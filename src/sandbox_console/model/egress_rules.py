@@ -1,4 +1,4 @@
-"""Egress rules as an action changes them: what is added, replaced and removed, and what more gets out."""
+"""Works out how an action changes egress rules: which are added, replaced and removed, and what more gets out."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LIVE = "live"
 
 
 def changed(rules: Sequence[EgressRule], action: EgressAction) -> tuple[EgressRule, ...]:
-    """The rules after an action. Raises UsageError for a pattern to remove that has no rule."""
+    """The rules after an action. Raises UsageError if a pattern to remove has no rule."""
     if isinstance(action, DenyEgress):
         added = [EgressRule(pattern, Effect.DENY, action.until, LIVE) for pattern in action.patterns]
-        # An allow of the same pattern stays: it holds again when a denial for a time is over.
+        # An allow rule of the same pattern stays: it takes effect again when a temporary denial is over.
         gone = {key_of(rule.pattern) for rule in added}
         kept = [rule for rule in rules if rule.effect is Effect.ALLOW or key_of(rule.pattern) not in gone]
         return (*kept, *added)
@@ -34,16 +34,16 @@ def changed(rules: Sequence[EgressRule], action: EgressAction) -> tuple[EgressRu
 
 
 def _added(rules: list[EgressRule], rule: EgressRule) -> list[EgressRule]:
-    """With a rule in place of those of the same pattern; an allow stays beside a denial, which may be for a time."""
+    """Replace the rules of a pattern; an allow rule stays beside a deny rule, which may be temporary."""
     replaced = (rule.effect, Effect.DENY)
     same = [one for one in rules if key_of(one.pattern) == key_of(rule.pattern) and one.effect in replaced]
     if any(one.effect is rule.effect and one.until is None for one in same):
-        rule = next(one for one in same if one.effect is rule.effect and one.until is None)  # for good beats for a time
+        rule = next(one for one in same if one.effect is rule.effect and one.until is None)  # permanent wins
     return [*(one for one in rules if one not in same), rule]
 
 
 def opened(before: Sequence[EgressRule], after: Sequence[EgressRule]) -> tuple[str, ...]:
-    """The patterns by which more gets out than before: new allows, and what a denial no longer keeps from an allow."""
+    """The patterns that let more out than before: new allow rules, and allow rules that a deny rule stops covering."""
     allows = [rule for rule in after if rule.effect is Effect.ALLOW]
     found = [rule.pattern for rule in allows if rule not in before]
     gone = [rule for rule in before if rule.effect is Effect.DENY and rule not in after]
@@ -52,7 +52,7 @@ def opened(before: Sequence[EgressRule], after: Sequence[EgressRule]) -> tuple[s
 
 
 def _both(one: str, other: str) -> str:
-    """The narrower of two patterns if one is within the other, else nothing; ports are ignored."""
+    """The narrower of two patterns if one is within the other, else an empty string. Ports are ignored."""
     try:
         first, second = (replace(hosts.parse(text, allow_ip=True), ports=hosts.DEFAULT_PORTS) for text in (one, other))
     except ValueError:
@@ -61,7 +61,7 @@ def _both(one: str, other: str) -> str:
 
 
 def key_of(pattern: str) -> hosts.HostPattern | str:
-    """Two spellings of one pattern are one rule."""
+    """The key of a pattern: two spellings of one pattern are one rule."""
     try:
         return hosts.parse(pattern, allow_ip=True)
     except ValueError:
@@ -69,7 +69,7 @@ def key_of(pattern: str) -> hosts.HostPattern | str:
 
 
 def rule_problems(action: EgressAction, *, allow_ip: bool) -> dict[str, str]:
-    """What is wrong with an action's patterns; empty when nothing is. To deny an address needs no opt-in."""
+    """What is wrong with an action's patterns; empty when nothing is. Denying an address needs no opt-in."""
     if isinstance(action, DenyEgress):
         asked = [(pattern, True) for pattern in action.patterns]
     else:

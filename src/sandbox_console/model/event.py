@@ -1,4 +1,4 @@
-"""Events: they flow from backends to faces, in one direction."""
+"""Events, which flow in one direction: from backends to faces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, St
 
 
 class Listed(Struct, frozen=True):
-    """The whole list of one backend on one host: what is not in it is gone."""
+    """The whole list of one backend on one host. A sandbox that is not in it is gone."""
 
     backend: str
     host: str
@@ -16,7 +16,7 @@ class Listed(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True, gc=False):
-    """A sandbox is new or is not as it was."""
+    """A sandbox is new or has changed."""
 
     sandbox: Sandbox
 
@@ -28,22 +28,22 @@ class Removed(Struct, frozen=True, gc=False):
 
 
 class HealthChanged(Struct, frozen=True):
-    """A backend came up, went down, or says why it cannot work."""
+    """A backend came up, went down, or reports why it cannot work."""
 
     health: BackendHealth
 
 
 class Sampled(Struct, frozen=True, gc=False):
-    """A stats sample of one sandbox."""
+    """A sample of one sandbox's stats."""
 
     ref: SandboxRef
     stats: Stats
 
 
 class Denied(Struct, frozen=True, gc=False):
-    """What a sandbox was refused so far: how often, and the last ``host``, ``at`` Unix seconds.
+    """How often a sandbox was refused a connection so far, and the last ``host``. ``at`` is seconds since the epoch.
 
-    ``unresolved`` names and ``failed`` connections are not refusals.
+    Names that did not resolve and connections that failed do not count as refusals.
     """
 
     ref: SandboxRef
@@ -55,7 +55,7 @@ class Denied(Struct, frozen=True, gc=False):
 
 
 class Acted(Struct, frozen=True):
-    """An action has ended: its row in the audit log, for views that show it."""
+    """An action has ended. The event carries its row in the audit log, for views that show it."""
 
     audit_id: int
     verb: str
@@ -70,6 +70,18 @@ class AuditChanged(Struct, frozen=True):
     reason: str
 
 
+class ConfigChanged(Struct, frozen=True):
+    """The configuration's file has changed. With a ``problem`` it cannot be used, and the one before stays in force.
+
+    ``now`` are the tables whose changes apply at once, ``later`` those that apply from the next start on.
+    """
+
+    problem: str = ""
+    hint: str = ""
+    now: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+
+
 class Gap(Struct, frozen=True):
     """``count`` events were dropped for this viewer, because it was slow."""
 
@@ -77,4 +89,4 @@ class Gap(Struct, frozen=True):
 
 
 BackendEvent = Listed | Changed | Removed | HealthChanged
-Event = Listed | Changed | Removed | HealthChanged | Sampled | Denied | Acted | AuditChanged | Gap
+Event = Listed | Changed | Removed | HealthChanged | Sampled | Denied | Acted | AuditChanged | ConfigChanged | Gap

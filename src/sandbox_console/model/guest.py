@@ -1,4 +1,4 @@
-"""What is inside a sandbox: files, processes, changed paths, and what happened to it.
+"""What is inside a sandbox: its files, processes, changed paths and events.
 
 Names and paths come from the guest: they are hostile text, which every view has to clean.
 """
@@ -30,11 +30,11 @@ class FileInfo(Struct, frozen=True):
     uid: int | None = None
     gid: int | None = None
     modified_at: float | None = None
-    target: str = ""  # where a link points
+    target: str = ""  # where a symbolic link points
 
 
 class GuestProcess(Struct, frozen=True):
-    """One process of a sandbox, with its pid inside if that can be known, else the host's."""
+    """One process of a sandbox, with its pid inside the sandbox if that can be known, else its pid on the host."""
 
     pid: int
     parent: int | None = None
@@ -53,7 +53,7 @@ class PathChange(Struct, frozen=True):
 
 
 class Happening(Struct, frozen=True):
-    """One thing that the backend says happened to a sandbox: ``what`` is its word (start, die, oom, exec_create)."""
+    """One event that the backend reports for a sandbox: ``what`` is its word (start, die, oom, exec_create)."""
 
     at: float
     what: str

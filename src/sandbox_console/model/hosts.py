@@ -1,8 +1,9 @@
-"""Egress patterns and how they match. Standard library only: the gateway ships this file alone.
+"""Egress patterns and how they match.
 
-A pattern is ``host``, ``host:port`` or ``*.suffix`` (one or more labels, never the apex). Without a
-port it means 80 and 443. IP literals and CIDR (``10.0.0.0/8``, ``10.0.0.0/8:5432``, ``[fd00::/8]:5432``)
-need an explicit opt-in.
+This module uses the standard library only, because the gateway runs it inside containers.
+
+A pattern is ``host``, ``host:port`` or ``*.suffix`` (one or more labels, never the apex). Without a port it means ports
+80 and 443. IP literals and CIDR (``10.0.0.0/8``, ``10.0.0.0/8:5432``, ``[fd00::/8]:5432``) need an explicit opt-in.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 
 DEFAULT_PORTS = frozenset({80, 443})
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)\Z")
-# The standard library's IDNA is of 2003 and maps these to other names than today's clients ask for.
+# The standard library's IDNA is the one of 2003, which maps these to other names than today's clients use.
 _DEVIATIONS = re.compile("[\u00df\u1e9e\u03c2\u200c\u200d]")
-_NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z")  # what inet_aton reads as an address part
+_NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z")  # what inet_aton accepts as a part of an address
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -61,7 +62,7 @@ def normalise(host: str) -> str:
 
 
 def parse(pattern: str, *, allow_ip: bool = False) -> HostPattern:
-    """Read one pattern. Raises ValueError that says what is wrong and what to write instead."""
+    """Read one pattern. Raises ValueError, which says what is wrong and what to write instead."""
     if "://" in pattern:
         bare = pattern.partition("://")[2].partition("/")[0]
         raise ValueError(f"{pattern!r} has a scheme; write only the host, as in {bare!r}")
@@ -100,8 +101,8 @@ def _split_port(pattern: str) -> tuple[str, frozenset[int]]:
 
 
 def _network(text: str) -> tuple[Network, frozenset[int]] | None:
-    """An address or a network, with the ports that are meant; None for what is neither."""
-    try:  # bare first: the colons of an IPv6 address are not a port's
+    """An address or a network, with its ports; None if the text is neither."""
+    try:  # without a port first, as an IPv6 address has colons of its own
         return ipaddress.ip_network(text, strict=False), DEFAULT_PORTS
     except ValueError:
         pass

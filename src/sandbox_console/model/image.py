@@ -1,4 +1,4 @@
-"""Images and snapshots, which a backend keeps beside its sandboxes.
+"""Images and snapshots, which a backend stores beside its sandboxes.
 
 Names come from the engine unchanged: they are hostile text, which every view has to clean.
 """
@@ -11,7 +11,7 @@ from msgspec import Struct
 class Image(Struct, frozen=True):
     """An image that a backend has. ``names`` are its tags; ``used_by`` counts the sandboxes made from it.
 
-    ``needed`` says what the console itself needs it for, which a prune spares; empty where it does not.
+    ``needed`` says what the console itself needs the image for, if it does; a prune spares such an image.
     """
 
     backend: str
@@ -26,9 +26,9 @@ class Image(Struct, frozen=True):
 
 
 class Prunable(Struct, frozen=True):
-    """What a prune would remove, and the bytes that it would free if the backend knows.
+    """What a prune would remove, and how many bytes it would free, if the backend knows.
 
-    ``spared`` are those that it leaves although no sandbox uses them.
+    ``spared`` are the images that it keeps although no sandbox uses them.
     """
 
     images: tuple[Image, ...]
@@ -37,9 +37,9 @@ class Prunable(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """A saved state of a sandbox: ``full`` with its memory, else only its disk.
+    """A saved state of a sandbox: its memory and disk if ``full``, else only its disk.
 
-    ``secrets`` are the names of those that a sandbox made of it is given, ``workspace`` the folder.
+    A sandbox made from it is given the secrets named in ``secrets`` and the folder ``workspace``.
     """
 
     backend: str

@@ -1,4 +1,4 @@
-"""Log output: the bytes the sandbox wrote, with their time and stream."""
+"""Log output: the bytes that a sandbox wrote, with their time and stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Stream(StrEnum):
 
 
 class LogRecord(Struct, frozen=True):
-    """A line, or a part of a long one: ``data`` keeps its newline, and only a whole line ends with one."""
+    """A line, or a part of a long one. ``data`` keeps the newline; a part that does not end its line has none."""
 
     at_ns: int
     stream: Stream
@@ -37,8 +37,8 @@ LogItem = LogRecord | LogGap
 class LogQuery(Struct, frozen=True):
     """What to read. ``since`` and ``until`` are seconds since the epoch; ``tail`` None reads all.
 
-    ``lines`` is False for who only passes bytes on: a record may then be many lines of one stream, with the first one's
-    time. A backend may give lines all the same.
+    ``lines`` is False for a reader that only passes bytes on. A record may then hold many lines of one stream, with the
+    time of the first or none (0). A backend may still return single lines.
     """
 
     follow: bool = False

@@ -1,7 +1,7 @@
-"""Published ports: the address on this host that leads to a sandbox's port.
+"""Published ports: addresses on this host that lead to a port of a sandbox.
 
-Written ``[ADDRESS:][HOST_PORT:]PORT``, as ``docker run --publish`` takes it, with an IPv6 address in brackets. Without
-an address it is 127.0.0.1 (docker's own default is every address), without a host port a free one. TCP only.
+They are written ``[ADDRESS:][HOST_PORT:]PORT``, as for ``docker run --publish``, with an IPv6 address in brackets. The
+default address is 127.0.0.1 (Docker's own default is every address), the default host port a free one. TCP only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WRITE = "write 8080:80, 80 for a free port of this host, or 0.0.0.0:8080:80"
 
 
 class PublishedPort(Struct, frozen=True):
-    """``port`` of the sandbox is published at ``address`` and ``host_port`` of this host; 0 is a free one."""
+    """``port`` of the sandbox is published at ``address`` and ``host_port`` of this host (0 picks a free port)."""
 
     address: str
     host_port: int
@@ -32,7 +32,7 @@ class PublishedPort(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """``address:port`` of this host, an IPv6 address in brackets."""
+        """``address:port`` of this host, with an IPv6 address in brackets."""
         return f"{f'[{self.address}]' if ':' in self.address else self.address}:{self.host_port}"
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class PublishedPort(Struct, frozen=True):
 
 
 def parse(text: str) -> PublishedPort:
-    """Read one. Raises ValueError that says what is wrong and what to write instead."""
+    """Read one port. Raises ValueError, which says what is wrong and what to write instead."""
     bare, slash, protocol = text.partition("/")
     if protocol in ("udp", "sctp"):
         raise ValueError(f"{text!r}: only TCP ports can be published")
@@ -56,7 +56,7 @@ def parse(text: str) -> PublishedPort:
 
 
 def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
-    """Read all ports of a spec. Raises ValueError also if two want the same address of this host."""
+    """Read all ports of a spec. Raises ValueError, also if two need the same address of this host."""
     found = tuple(map(parse, texts))
     taken: set[str] = set()
     for one in found:
@@ -67,7 +67,7 @@ def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
 
 
 def freed(texts: Sequence[str]) -> tuple[str, ...]:
-    """The ports for a copy of a sandbox: at the same addresses, but free places, as the first one has its own."""
+    """The ports for a copy of a sandbox: the same addresses, but free host ports, as the original occupies its own."""
     return tuple(str(structs.replace(one, host_port=0)) for one in parse_all(texts))
 
 

@@ -10,7 +10,7 @@ _UNIT_MIB = {"k": 1 / 1024, "": 1.0, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|)\s*\Z", re.IGNORECASE | re.ASCII)
 SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*[kKmMgGtT]?[iI]?[bB]?\s*$"
 DURATION_PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*[sSmMhHdD]?\s*$"
-"""What the two readers take, as a regular expression of JSON Schema, which knows no flags."""
+"""What the two parsers accept, as regular expressions for JSON Schema, which has no flags."""
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -37,14 +37,14 @@ def parse_duration_s(text: str) -> float:
 
 
 def size_text(mib: int) -> str:
-    """MiB as `parse_size_mib` reads them back: whole GiB as ``2G``, all else as ``512M``."""
+    """MiB in a form that `parse_size_mib` reads back: whole GiB as ``2G``, anything else as ``512M``."""
     return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds as `parse_duration_s` reads them back, in the largest unit that divides them: ``2h``, ``90s``."""
+    """Seconds in a form that `parse_duration_s` reads back, in the largest unit that divides them: ``2h``, ``90s``."""
     for unit in ("d", "h", "m"):
         if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
             return f"{seconds / _SECONDS[unit]:.0f}{unit}"
     exact = repr(float(seconds))
-    return f"{seconds:.25f}s" if "e" in exact else f"{exact}s".replace(".0s", "s")  # an exponent is not read back
+    return f"{seconds:.25f}s" if "e" in exact else f"{exact}s".replace(".0s", "s")  # an exponent could not be read back

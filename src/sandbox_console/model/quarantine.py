@@ -8,7 +8,7 @@ from sandbox_console.model.egress import EgressRule
 
 
 class Step(Struct, frozen=True):
-    """One step of a quarantine or of its undo. ``note`` is why it could not be done, or what was done."""
+    """One step of a quarantine or of its release. ``note`` says what was done, or why it could not be done."""
 
     what: str
     done: bool
@@ -16,9 +16,9 @@ class Step(Struct, frozen=True):
 
 
 class Hold(Struct, frozen=True):
-    """Why and by whom a sandbox is held, and what its undo needs: whether it was frozen, and the rules it had.
+    """Why and by whom a sandbox is held, and what its release needs: whether it was frozen, and the rules it had.
 
-    ``at`` is seconds since the epoch; ``rules`` is None where egress was not cut.
+    ``at`` is seconds since the epoch; ``rules`` is None if egress was not cut.
     """
 
     ref: str
@@ -31,5 +31,5 @@ class Hold(Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """The mark in lists: why, and by whom."""
+        """The mark shown in lists: why it is held, and by whom."""
         return f"in quarantine: {self.reason} ({self.by})" if self.reason else f"in quarantine by {self.by}"

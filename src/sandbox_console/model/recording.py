@@ -10,7 +10,7 @@ from sandbox_console.model.sandbox import SandboxRef
 
 
 class Check(StrEnum):
-    """What the audit log says of a recording's file."""
+    """What the audit log says about a recording's file."""
 
     HOLDS = "holds"
     CHANGED = "changed"
@@ -19,7 +19,7 @@ class Check(StrEnum):
 
 
 class Recording(Struct, frozen=True):
-    """``id`` names it; ``at`` is when it began (seconds since the epoch); ``audit_id`` is the shell's action."""
+    """One recording. ``at`` is when it began (seconds since the epoch); ``audit_id`` is its shell's row."""
 
     id: str
     name: str
@@ -34,7 +34,7 @@ class Recording(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A line of a recording with the text that was looked for; ``at_s`` is since its beginning."""
+    """A line of a recording that contains the searched text. ``at_s`` is seconds since the recording began."""
 
     recording: Recording
     at_s: float

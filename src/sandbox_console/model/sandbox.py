@@ -20,8 +20,8 @@ class Status(StrEnum):
     PAUSED = "paused"
     STOPPING = "stopping"
     EXITED = "exited"
-    FAILED = "failed"  # it never ran: the boot or the start failed
-    LOST = "lost"  # it should run and does not: its supervisor or its host went away
+    FAILED = "failed"  # it never ran: booting or starting it failed
+    LOST = "lost"  # it should run but does not: its supervisor or its host went away
     UNKNOWN = "unknown"
 
     @property
@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 
 class SandboxRef(Struct, frozen=True, order=True, cache_hash=True, gc=False):
-    """Where a sandbox is: the three parts a call needs, never cleaned for showing."""
+    """Where a sandbox is: the three parts that a call needs, as they are. Clean them before showing them."""
 
     backend: str
     host: str
@@ -41,11 +41,20 @@ class SandboxRef(Struct, frozen=True, order=True, cache_hash=True, gc=False):
         return f"{self.backend}/{self.host}/{self.id}"
 
 
+def parse_ref(text: str) -> SandboxRef:
+    """The reference in ``backend/host/id``; a host may have slashes. Raises ValueError."""
+    backend, _, rest = text.partition("/")
+    host, _, id_ = rest.rpartition("/")
+    if not (backend and host and id_):
+        raise ValueError(f"{text!r} is not backend/host/id")
+    return SandboxRef(backend, host, id_)
+
+
 class Exit(Struct, frozen=True, gc=False):
     """How a main process or a command ended.
 
-    ``code`` follows the shell's convention: 0-255, or 128 + the number of the signal that killed it.
-    ``oom`` is None if the backend cannot know.
+    ``code`` follows the shell's convention: 0-255, or 128 + the number of the signal that killed it. ``oom`` is None if
+    the backend cannot know whether memory ran out.
     """
 
     code: int | None = None
@@ -55,7 +64,7 @@ class Exit(Struct, frozen=True, gc=False):
 
 
 class Fact(Struct, frozen=True):
-    """One line of the effective spec: what is in effect for a field, and how or why not."""
+    """One line of the effective spec: what is in effect for a field, and how it is enforced or why it is not."""
 
     field: str
     value: str
@@ -81,12 +90,12 @@ class Sandbox(Struct, frozen=True, gc=False):
     effective: tuple[Fact, ...] = ()
     pid: int | None = None
     restarts: int | None = None
-    detail: str = ""  # one line a person may need: why it is lost, failed or unhealthy
-    quarantine: str = ""  # by whom and why it is held, as the console has it
+    detail: str = ""  # one line for a person: why it is lost, failed or unhealthy
+    quarantine: str = ""  # by whom and why it is held, as the console has recorded
 
 
 def spec_of(sandbox: Sandbox) -> SandboxSpec:
-    """A sandbox's spec; for one that another tool made, as much as its backend reports: name, image and limits."""
+    """A sandbox's spec. For a sandbox of another tool it is what its backend reports: name, image and limits."""
     if sandbox.spec is not None:
         return sandbox.spec
     told = {fact.field: fact.value for fact in sandbox.effective}
@@ -115,14 +124,14 @@ class HealthState(StrEnum):
 
     CONNECTING = "connecting"
     OK = "ok"
-    UNREACHABLE = "unreachable"  # it should answer and does not
+    UNREACHABLE = "unreachable"  # it should answer but does not
     UNAVAILABLE = "unavailable"  # it cannot work here: KVM missing, not installed
 
 
 class BackendHealth(Struct, frozen=True):
-    """One backend on one host: does it answer, and if not, why and what to do.
+    """The health of one backend on one host: whether it answers and, if not, why and what to do.
 
-    ``silent``: something is there but does not answer as it should, so it may well have sandboxes.
+    ``silent`` means that something is there but does not answer as it should, so it may well have sandboxes.
     """
 
     backend: str
@@ -140,10 +149,10 @@ class BackendHealth(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True, gc=False):
-    """One sample of a running sandbox. Rates are per second; None is "cannot be known here".
+    """One sample of a running sandbox. Rates are per second; None means that the value cannot be known here.
 
-    ``cpu_percent`` is of one vCPU, so two busy ones are 200; ``memory_bytes`` is without page cache; ``log_rate`` is
-    in bytes of the log's file, as its backend keeps it.
+    ``cpu_percent`` is relative to one vCPU, so two busy ones make 200. ``memory_bytes`` excludes the page cache.
+    ``log_rate`` is in bytes of the log file as its backend stores it.
     """
 
     at: float
@@ -159,7 +168,7 @@ class Stats(Struct, frozen=True, gc=False):
 
 
 class Diagnosis(Struct, frozen=True):
-    """One checked thing: ``what`` in a word or two, its state, and the next step if something is wrong."""
+    """The result of one check: ``what`` was checked, its state, and the next step if something is wrong."""
 
     what: str
     state: Literal["ok", "warning", "problem"]

@@ -1,4 +1,4 @@
-"""A resolved secret, held as briefly as possible, and which plain variables are shown masked as if they were one."""
+"""Resolved secrets, held as briefly as possible, and the masking of variables whose names sound secret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECRET_WORD = re.compile(
     r"pass|pwd|secret|token|credential|private|auth|cookie|session|dsn|key",
     re.IGNORECASE,
 )
-"""What the name of a variable that holds a secret has in it."""
+"""Words in the names of variables that hold secrets."""
 
 _USERINFO = re.compile(r"(\w+://[^\s/:@]*):[^\s/@]+@")
 
@@ -34,10 +34,10 @@ class ResolvedSecret(Struct, frozen=True):
 
 
 class Secret(Struct, frozen=True):
-    """A secret by value, for the process that has it: it is on no disk, in no audit log, and not in its own repr.
+    """A secret by value, in memory only: it is on no disk, in no audit log, and not in its own repr.
 
     ``inject`` is how the sandbox gets it: ``env`` (a variable), ``file`` (/run/secrets/NAME), ``placeholder``, or
-    ``auto``: a placeholder where the backend has them and ``hosts`` are named, else a variable. ``hosts`` are the
+    ``auto``: a placeholder if the backend supports them and ``hosts`` are named, else a variable. ``hosts`` are the
     egress patterns it is meant for.
     """
 
@@ -50,7 +50,7 @@ class Secret(Struct, frozen=True):
 
 
 def shown_value(name: str, value: str) -> str:
-    """A variable's value as it may be shown: masked if its name sounds secret. So is an address's password."""
+    """A variable's value as it may be shown. It is masked if its name sounds secret; a password in a URL always is."""
     if value and SECRET_WORD.search(name):
         return MASK
     return _USERINFO.sub(rf"\1:{MASK}@", value)

@@ -1,7 +1,7 @@
-"""What a user requests: one spec for every backend.
+"""The spec of a sandbox, for every backend.
 
-The fields of a2a_pack's ``SandboxSpec`` keep their names and meaning, so that an agent's
-spec can be passed on as it is; the others are this console's.
+The fields of a2a_pack's ``SandboxSpec`` keep their names and meaning, so an agent's spec can be passed on as it is. The
+other fields are this console's.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ Limits = Literal["strict", "best-effort"]
 
 
 class SandboxSpec(Struct, frozen=True):
-    """A sandbox as requested. None means "not requested"; an empty ``egress`` denies all.
+    """A sandbox as requested. None means "not requested"; an empty ``egress`` denies all connections.
 
-    ``cpus`` are vCPUs and may be a fraction; ``memory_mib`` is MiB; durations are seconds;
-    ``workspace`` is a folder of this host, mounted read-write at /workspace; ``secrets`` are
-    logical names, never values; ``ports`` are published on this host, each as
-    :mod:`sandbox_console.model.ports` reads it. ``limits = "best-effort"`` accepts a limit that the backend
-    cannot enforce, and shows it as not enforced. ``seccomp = "off"`` requests no filter of system calls, ``ptrace``
-    for one that lets debuggers work, ``nested_userns`` for user namespaces of the guest's own (bwrap in a sandbox);
-    each needs the policy's leave.
+    ``cpus`` are vCPUs and may be a fraction; ``memory_mib`` is MiB; durations are seconds; ``workspace`` is a folder of
+    this host, mounted read-write at /workspace; ``secrets`` are logical names, never values; ``ports`` are published on
+    this host, each as :mod:`sandbox_console.model.ports` reads it. ``limits = "best-effort"`` accepts a limit that the
+    backend cannot enforce, and shows it as not enforced. ``seccomp = "off"`` turns the filter of system calls off;
+    ``ptrace`` requests one that allows debuggers, ``nested_userns`` one that allows the guest its own user namespaces
+    (bwrap in a sandbox). The policy must allow each of them.
     """
 
     name: str
@@ -70,10 +69,10 @@ class SandboxSpec(Struct, frozen=True):
         """Read plain data back.
 
         A size may be a text such as ``2G``, a duration one such as ``15m``; ``$schema``, which names a schema for
-        editors, is passed over.
+        editors, is ignored.
 
-        Raises InvalidSpec for an unknown field (naming the nearest), a missing name, or a
-        value of the wrong type; what the values may be is :func:`sandbox_console.model.check.problems`.
+        Raises InvalidSpec for an unknown field (and names the nearest one), a missing name, or a value of the wrong
+        type. Whether the values are allowed is checked by :func:`sandbox_console.model.check.problems`.
         """
         data = {key: value for key, value in data.items() if key != "$schema"}
         problems = {key: _unknown(key) for key in data if key not in BY_NAME}

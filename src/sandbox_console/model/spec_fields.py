@@ -17,7 +17,7 @@ NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
 class Section(StrEnum):
-    """A group of fields, titled as the form and docs/spec.md show it."""
+    """A group of fields, with the title that the form and docs/spec.md show."""
 
     BASICS = "Basics"
     RESOURCES = "Resources"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     """The shape of a value in TOML and JSON."""
 
     TEXT = "text"
-    WORDS = "command line"  # a list of words; one line for a person
+    WORDS = "command line"  # a list of words; a person writes them in one line
     LIST = "list of texts"
     TABLE = "table of texts"
     NUMBER = "number"
@@ -45,14 +45,14 @@ class Kind(StrEnum):
 
 
 class SpecField(NamedTuple):
-    """One field of a spec. No Struct, since `--help` reads the fields and msgspec takes long to import.
+    """One field of a spec. It is not a Struct, since `--help` reads the fields and msgspec takes long to import.
 
     ``option`` is the command line's, without dashes, and ``letter`` its short form; ``hint`` says in the form what an
-    empty field means, or gives an example. A value at the ``default`` is the same as none. ``needs`` is the
-    `Capability` that a value needs, by its value; a ``limit`` without it is accepted by ``limits = "best-effort"``.
-    ``least`` is the
-    smallest number allowed, or with ``above`` the largest that is too small. ``pattern`` is JSON Schema's regular
-    expression for a text, and ``longest`` its most characters, 0 for any.
+    empty field means, or gives an example. Setting a field to its ``default`` is the same as leaving it out. ``needs``
+    is the value of the `Capability` that the field needs; a ``limit`` is accepted without it by ``limits =
+    "best-effort"``. ``least`` is the smallest number allowed or, with ``above``, the largest that is too small.
+    ``pattern`` is a regular expression of JSON Schema for a text, and ``longest`` its maximum length in characters (0
+    for no limit).
     """
 
     name: str
@@ -77,11 +77,11 @@ class SpecField(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """The attribute that argparse gives the option."""
+        """The attribute under which argparse stores the option."""
         return self.option.replace("-", "_")
 
     def read(self, value: object) -> Any:
-        """A value of TOML or JSON as the spec holds it. Raises TypeError or ValueError with what is needed."""
+        """A value of TOML or JSON as the spec holds it. Raises TypeError or ValueError, which say what is needed."""
         match self.kind:
             case Kind.TEXT:
                 return _text(value)

@@ -1,4 +1,4 @@
-"""The JSON Schema of a spec file, in draft 2020-12, made from the declared fields."""
+"""The JSON Schema (draft 2020-12) of a spec file, made from the declared fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHAPES: Mapping[Kind, Mapping[str, Any]] = {
 
 
 def spec_schema() -> dict[str, Any]:
-    """The schema. It holds what one value can be; what fits together only the console can check."""
+    """The schema. It says what each value can be; only the console can check which values fit together."""
     return {
         "$schema": DRAFT,
         "title": "sandbox-console spec",

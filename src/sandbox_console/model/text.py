@@ -1,11 +1,11 @@
-"""Makes hostile text safe to show: nothing in it acts on the terminal."""
+"""Makes hostile text safe to show, so that nothing in it acts on the terminal."""
 
 from __future__ import annotations
 
 import re
 
 LINE_CAP = 8192
-"""Characters of one line that are shown; past it the cut is marked."""
+"""How many characters of one line are shown. Where a line is cut, the cut is marked."""
 
 _SGR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 # C0 but tab, DEL, C1, Arabic letter mark, soft hyphen, zero-width and bidi marks, line separators, invisible
@@ -23,8 +23,8 @@ _ASCII_BAD = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 def clean(text: str | bytes, *, keep_sgr: bool = False, cap: int = LINE_CAP) -> str:
     """One line of text with every control, bidi and invisible character replaced by a visible one.
 
-    C0 and DEL become their pictures (``␛``), the rest ``<U+202E>``. With ``keep_sgr`` colour sequences
-    (``ESC [ ... m``) stay, and nothing else of ANSI does. Longer than ``cap`` characters is cut, and says so.
+    C0 and DEL become their pictures (``␛``), the rest ``<U+202E>``. With ``keep_sgr`` colour sequences (``ESC [ ...
+    m``) stay, and nothing else of ANSI does. A line longer than ``cap`` characters is cut, with a mark.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
@@ -41,7 +41,7 @@ def clean(text: str | bytes, *, keep_sgr: bool = False, cap: int = LINE_CAP) -> 
 
 
 def _ascii_unsafe(text: str) -> bool:
-    # isprintable() runs at 10 times the speed of the search, which is left for lines with tabs.
+    # isprintable() is 10 times as fast as the search, which remains for lines with tabs.
     return not text.isprintable() and _ASCII_BAD.search(text) is not None
 
 
@@ -52,7 +52,7 @@ def _clean_around_colours(text: str) -> str:
         parts += _BAD.sub(_visible, text[at : match.start()]), match.group()
         at = match.end()
     parts.append(_BAD.sub(_visible, text[at:]))
-    if at:  # an open colour would run on into the operator's own prompt
+    if at:  # an open colour would run into the operator's own prompt
         parts.append("\x1b[0m")
     return "".join(parts)
 
@@ -65,15 +65,15 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def strip_colours(text: str) -> str:
-    """Text without its colour sequences: taken out control by control, they would leave ``[31m`` behind."""
+    """Text without its colour sequences. Removing only the control characters would leave ``[31m`` behind."""
     return _SGR.sub("", text) if "\x1b" in text else text
 
 
 def strip_unsafe(text: str) -> str:
-    """Text without what acts on a terminal, tabs kept: the last guard of what is drawn, after it was cleaned."""
+    """Text without anything that acts on a terminal, except tabs: the last guard before cleaned text is drawn."""
     return text if text.isascii() and text.isprintable() else _BAD.sub("", text)
 
 
 def ascii_id(text: str) -> str:
-    """An identifier as plain ASCII, others escaped: for telling homoglyphs apart."""
+    """An identifier as plain ASCII, with other characters escaped, so that homoglyphs can be told apart."""
     return _BAD.sub(_visible, text.encode("ascii", "backslashreplace").decode())

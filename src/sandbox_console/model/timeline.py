@@ -1,4 +1,4 @@
-"""What happened to sandboxes, from every source, on one axis of time."""
+"""What happened to sandboxes, from every source, on one time axis."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Source(StrEnum):
     """The source of a moment."""
 
     BACKEND = "backend"  # its own events
-    STATE = "state"  # the times in its list, where it keeps no events
+    STATE = "state"  # the times in its list, if it stores no events
     AUDIT = "audit"
     EGRESS = "egress"
-    LOG = "log"  # lines of level error or worse
+    LOG = "log"  # lines at level error or above
 
 
 class Moment(Struct, frozen=True):
     """One thing that happened. ``at`` is in seconds since the epoch, by the clock of the source.
 
-    ``text`` is what the guest or the backend wrote, known secrets masked; every view has to clean it.
-    ``seq`` is the row of the audit log. ``count`` above 1 stands for as many in a row, the last one at ``last_at``.
+    ``text`` is what the guest or the backend wrote, with known secrets masked; every view has to clean it. ``seq`` is
+    the row of the audit log. A ``count`` above 1 stands for that many in a row, the last one at ``last_at``.
     """
 
     at: float
@@ -59,7 +59,7 @@ class Missing(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """Moments in the order of their times, and what could not be read."""
+    """Moments in order of time, and what could not be read."""
 
     moments: tuple[Moment, ...]
     missing: tuple[Missing, ...] = ()

@@ -1,4 +1,4 @@
-"""Why a sandbox ended: a verdict from the record, and "unknown" where evidence is missing."""
+"""Why a sandbox ended: a verdict from the evidence, or "unknown" if evidence is missing."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sandbox_console.model.guest import Happening
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
 
 _NEAR_S = 15.0
-"""An action that ended a sandbox began at most its grace, about ten seconds, before the end."""
+"""Seconds. An action that ended a sandbox began at most its grace period, about ten seconds, before the end."""
 _ENDING = ("stop", "kill", "restart", "remove", "update")
 _KILL, _TERM = 9, 15
 _FAILED = "its command failed"
 
 
 class Verdict(Struct, frozen=True):
-    """One line first, then the evidence. ``sure`` is off if the evidence is not conclusive."""
+    """A verdict in one line, then the evidence. ``sure`` is False if the evidence is not conclusive."""
 
     headline: str
     evidence: tuple[str, ...] = ()
@@ -31,9 +31,9 @@ class Verdict(Struct, frozen=True):
 def verdict(
     sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening] = (), last_words: str = ""
 ) -> Verdict | None:
-    """Why a sandbox is not running; None while it is, or before it ever was. Texts in it are not cleaned.
+    """Why a sandbox is not running; None while it is, or before it ever did. Its texts are not cleaned.
 
-    ``happenings`` are the backend's events, oldest first; ``last_words`` the end of what it wrote.
+    ``happenings`` are the backend's events, oldest first; ``last_words`` is the end of its output.
     """
     if sandbox.status not in (Status.EXITED, Status.FAILED, Status.LOST):
         return None
@@ -54,7 +54,7 @@ def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence
         reason = sandbox.detail or (sandbox.exit.reason if sandbox.exit else "")
         return Verdict(f"it never ran: {reason or 'unknown why'}", evidence, sure=bool(reason))
     end = sandbox.exit or Exit()
-    killer = _killer(sandbox, entries)
+    killer = ended_by(sandbox, entries)
     if killer is not None:
         evidence = (*evidence, _row(killer))
     return _judged(sandbox, end, killer, happenings, evidence)
@@ -92,7 +92,7 @@ _MEANING = {126: ", found but not executable", 127: ", command not found"}
 
 
 def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[Happening]) -> Verdict | None:
-    """A signal that the backend sent and no row of ours requested, as ``docker kill`` or ``docker stop`` send it."""
+    """A signal that the backend sent but this console did not, as ``docker kill`` or ``docker stop`` send it."""
     at = sandbox.finished_at
     for one in reversed(happenings):
         if one.what != "kill" or at is None or not at - _NEAR_S <= one.at <= at + 1:
@@ -123,11 +123,11 @@ _HINTS = (
      "it could not resolve a name"),
     (r"Exec format error", "its program is for another kind of machine"),
 )  # fmt: skip
-"""Messages of the C library and of common runtimes, and what they mean; a guest can write them without need."""
+"""Messages of the C library and of common runtimes, and what they mean. A guest can also write them on purpose."""
 
 
 def _hinted(found: Verdict, sandbox: Sandbox, last_words: str) -> Verdict:
-    """What the last lines suggest, if the command failed by itself."""
+    """What the last lines of output suggest, if the command failed by itself."""
     if sandbox.exit is None or sandbox.exit.code in (None, 0) or not found.headline.startswith(_FAILED):
         return found
     for pattern, meaning in _HINTS:
@@ -157,13 +157,14 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-# Whole texts: a reason may be an engine's, with names in it that an image or a guest chose ("/bin/idle: not found").
+# Compare whole texts: a reason may come from an engine and contain names that an image or a guest chose ("/bin/idle:
+# not found").
 _IDLED = re.compile(r"(its )?idle(_timeout(_s)?)?( ran out)?", re.IGNORECASE)
 _LASTED = re.compile(r"(its )?max_duration(_s)? ran out|it ran longer than its max_duration(_s)?", re.IGNORECASE)
 
 
 def _time_limit(sandbox: Sandbox, end: Exit) -> str:
-    """A time limit, if the backend says so itself."""
+    """The time limit, if the backend itself says that it ended the sandbox."""
     spec = sandbox.spec
     if _IDLED.fullmatch(end.reason):
         limit = f" of {spec.idle_timeout_s:g} s" if spec and spec.idle_timeout_s else ""
@@ -174,8 +175,8 @@ def _time_limit(sandbox: Sandbox, end: Exit) -> str:
     return ""
 
 
-def _killer(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> AuditEntry | None:
-    """The action of this console that ended it: an attempt that was let through, right before the end."""
+def ended_by(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> AuditEntry | None:
+    """The action of a console that ended a sandbox: an attempt that was allowed, right before the end."""
     if sandbox.finished_at is None:
         return None
     for entry in sorted(entries, key=lambda one: -one.attempt.at_ns):

@@ -1,4 +1,4 @@
-"""Decides about an action: a pure function, with the same answer for every face."""
+"""Decides about an action in a pure function, with the same answer for every face."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def decide(
     target: Sandbox | None = None,
     injects: Mapping[str, str] | None = None,
 ) -> Decision:
-    """Whether an action may go on.
+    """Decide whether an action may be carried out.
 
-    ``target`` is the sandbox it is about (None for a create), ``injects`` how each secret of the
-    config is handed over. A Deny for a missing capability names it; what the rules forbid comes first.
+    ``target`` is the sandbox that the action is about (None for a create); ``injects`` says how each secret of the
+    configuration is handed over. A Deny for a missing capability names the capability. What the rules forbid is checked
+    first.
     """
     denied = _forbidden(action, rules) or _incapable(action, capabilities, injects or {})
     if denied:
@@ -43,9 +44,9 @@ def _forbidden(action: Action, rules: Rules) -> Deny | None:
         return Deny(f"the policy denies {action.verb}", "policy.deny")
     if isinstance(action, (Create, Update)):
         return _spec_forbidden(action.spec, rules)
-    if isinstance(action, Forward):  # what may not be published is not forwarded either
+    if isinstance(action, Forward):  # a port that may not be published may not be forwarded either
         return _ports_forbidden([str(action.published)], rules)
-    if isinstance(action, ChangeEgress):  # the ceiling holds for what is opened later, too
+    if isinstance(action, ChangeEgress):  # the ceiling also holds for what is opened later
         return _egress_forbidden([rule.pattern for rule in action.add if rule.effect is Effect.ALLOW], rules)
     return None
 
@@ -63,7 +64,7 @@ def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
 
 
 def _calls_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
-    """What a guest without its filter of system calls can reach is the host's kernel."""
+    """Deny a spec without a filter of system calls, as its guest can then reach more of the host's kernel."""
     if spec.seccomp == "off" and not rules.seccomp_off:
         hint = "leave seccomp out, or set seccomp_off = true in the policy"
         return Deny("the policy requires the system call filter", "policy.seccomp_off", hint=hint)
@@ -77,7 +78,7 @@ def _calls_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
 
 
 def _ports_forbidden(texts: Sequence[str], rules: Rules) -> Deny | None:
-    """Anybody who reaches the port talks to a guest, and the guest to them."""
+    """Deny published ports, as anybody who reaches one talks to a guest, and the guest to them."""
     if texts and rules.publish == "none":
         return Deny("the policy does not allow published ports", "policy.publish")
     for text in texts if rules.publish == "loopback" else ():

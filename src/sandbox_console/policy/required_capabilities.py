@@ -43,7 +43,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS
 
 LIMITS = {field.name: Capability(field.needs) for field in FIELDS if field.limit and field.needs}
-"""Fields that ``limits = "best-effort"`` accepts without their capability."""
+"""The fields that ``limits = "best-effort"`` accepts even if their capability is missing."""
 
 _FIELDS = {field.name: Capability(field.needs) for field in FIELDS if field.needs and not field.limit}
 _INJECT = {
@@ -64,7 +64,7 @@ _VERBS: Mapping[type[Action], Capability | None] = {
     Remove: Capability.REMOVE,
     Exec: Capability.EXEC,
     OpenShell: Capability.SHELL,
-    Update: None,  # its plan says what each change needs
+    Update: None,  # its plan lists what each change needs
     Rename: Capability.RENAME,
     Upload: Capability.COPY,
     Download: Capability.COPY,
@@ -89,7 +89,7 @@ _VERBS: Mapping[type[Action], Capability | None] = {
 
 
 def of_verb(action: Action) -> Capability | None:
-    """The capability that the verb itself needs. Raises KeyError for a verb that none is set for."""
+    """The capability that the verb itself needs. Raises KeyError for an unknown verb."""
     if isinstance(action, Exec | OpenShell) and action.user:
         return Capability.EXEC_USER
     return _VERBS[type(action)]

@@ -11,18 +11,17 @@ Publish = Literal["none", "loopback", "any"]
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What may be done. The defaults let a developer work and ask before touching what others made.
+    """What may be done. The defaults let a developer work, and ask before touching what others made.
 
-    A sandbox that requests no egress gets none, whatever is set here; ``egress`` is the ceiling of
-    what one may request (None: any host). Caps apply to what is requested; None is no cap.
-    ``images`` are shell patterns (``python:*``). ``publish`` is at which addresses of a host the ports of a sandbox may
-    be published: none, those that only the host itself reaches, or any. ``seccomp_off``, ``ptrace`` and
-    ``nested_userns`` let a spec ask for no filter of system calls, for one under which debuggers work, or for user
-    namespaces in the sandbox. ``enter_without_secrets`` is whether a sandbox
-    may be entered by a console that cannot read a secret of it: it goes without, and cannot mask the value.
-    ``home_workspace`` lets a home folder be a workspace. While a keyring's or a program's secret was not read, words of
-    ``hash_words_from`` bytes and more are in the audit log as keyed hashes: for ``"any"`` secret of the
-    configuration, or for the sandbox's ``"own"``.
+    A sandbox that requests no egress gets none, whatever is set here. ``egress`` is the ceiling of what a sandbox may
+    request (None: any host). Caps apply to requested limits; None means no cap. ``images`` are shell patterns
+    (``python:*``). ``publish`` says at which addresses of a host ports may be published: none, those that only the host
+    itself reaches, or any. ``seccomp_off``, ``ptrace`` and ``nested_userns`` let a spec request no filter of system
+    calls, a filter that allows debuggers, or user namespaces in the sandbox. ``enter_without_secrets`` says whether a
+    console that cannot read one of a sandbox's secrets may enter it; the command then runs without the secret, whose
+    value cannot be masked. ``home_workspace`` lets a home folder be a workspace. While a secret of a keyring or a
+    program has not been read, words of at least ``hash_words_from`` bytes are written to the audit log as keyed hashes:
+    for ``"any"`` secret of the configuration, or only for the sandbox's ``"own"``.
     """
 
     read_only: bool = False
@@ -47,11 +46,11 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class Allow(Struct, frozen=True):
-    """Go on."""
+    """The action may be carried out."""
 
 
 class Ask(Struct, frozen=True):
-    """Go on if a person confirms, by ``token`` if one is set, else by a plain yes."""
+    """The action needs a person's confirmation: by typing ``token`` if one is set, else by a plain yes."""
 
     reason: str
     rule: str
@@ -59,7 +58,7 @@ class Ask(Struct, frozen=True):
 
 
 class Deny(Struct, frozen=True):
-    """Do not. ``capability`` is set if the backend lacks something, rather than the rules forbidding it."""
+    """The action is refused. ``capability`` is set if the backend lacks it, not if the rules forbid the action."""
 
     reason: str
     rule: str

@@ -1,6 +1,8 @@
-"""Recordings in asciinema's format, version 2: https://docs.asciinema.org/manual/asciicast/v2/.
+"""Writes and reads recordings in asciinema's format, version 2.
 
-The files are ASCII, so that one printed on a terminal as it is acts on nothing.
+The format is described at https://docs.asciinema.org/manual/asciicast/v2/.
+
+The files are pure ASCII, so printing one on a terminal is harmless.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ from msgspec import Struct
 
 _HELD = 256 * 1024
 _HELD_S = 0.25
-"""What is not in the file yet when the console is killed: a quarter of a second, or this many characters."""
+"""How much may be missing from the file if the console is killed: output of this time, or this many characters."""
 
 Event = tuple[float, str, str]
-"""Seconds since the beginning; ``o`` output, ``r`` a new size, ``m`` a mark; the data."""
+"""An event: seconds since the beginning; ``o`` for output, ``r`` for a new size or ``m`` for a mark; the data."""
 
 _CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 _BACK = re.compile(r"[^\x08]\x08")
-_LONGEST = 100_000  # characters; a screen program may write for ever without a newline
+_LONGEST = 100_000  # characters; a full-screen program may write for ever without a newline
 
 
 class Recorded(Struct, frozen=True):
-    """A finished recording. ``cut`` says that the cap was reached, ``problem`` why it ended early otherwise."""
+    """A finished recording. ``cut`` says that it reached the size limit, ``problem`` why else it ended early."""
 
     id: str
     sha256: str
@@ -41,7 +43,7 @@ class Recorded(Struct, frozen=True):
 
 
 class Writer:
-    """Writes one shell's output and sizes; what was typed is in it as far as the shell echoed it."""
+    """Writes one shell's output and sizes. Typed text is in it only where the shell echoed it."""
 
     def __init__(self, path: Path, header: Mapping[str, Any], cap_bytes: int) -> None:
         self.path = path
@@ -56,23 +58,23 @@ class Writer:
         self._cut = False
 
     async def begin(self) -> None:
-        """Make the file, 0600. Raises OSError."""
+        """Create the file with mode 0600. Raises OSError."""
         line = json.dumps({"version": 2, **self._header}) + "\n"
         await asyncio.to_thread(_make, self.path, line)
 
     async def output(self, data: bytes) -> None:
-        """Keep bytes of the PTY, as they were shown. Raises OSError where they cannot be kept, once."""
+        """Record bytes of the PTY as they were shown. Raises OSError, once, if they cannot be written."""
         if text := self._decode(data):
             self._keep("o", text)
         if self._size > _HELD or time.monotonic() - self._written_at > _HELD_S:
             await self._write()
 
     def resize(self, cols: int, rows: int) -> None:
-        """Keep a new size."""
+        """Record a new size."""
         self._keep("r", f"{cols}x{rows}")
 
     async def end(self, mask: Callable[[list[str]], list[str]]) -> Recorded:
-        """Write the rest. ``mask`` takes secrets out of the whole of the output, given and returned event by event."""
+        """Write the rest. ``mask`` removes secrets from all of the output, which it gets and returns event by event."""
         if rest := self._decode(b"", True):
             self._keep("o", rest)
         try:
@@ -83,7 +85,7 @@ class Writer:
         return Recorded(self.path.stem, digest, size, self._cut, self.problem)
 
     async def discard(self) -> None:
-        """Remove it: the shell never opened."""
+        """Remove the recording of a shell that never opened."""
         await asyncio.to_thread(self.path.unlink, missing_ok=True)
 
     def _keep(self, kind: str, text: str) -> None:
@@ -109,8 +111,18 @@ class Writer:
             raise
 
 
+def finish_lost(path: Path, mask: Callable[[list[str]], list[str]]) -> Recorded:
+    """Finish the recording of a process that was killed: mask it, without the line that the kill cut short.
+
+    Blocks. Raises OSError, ValueError where it is no recording.
+    """
+    events = list(read_events(path))
+    _rewrite(path, events, mask([text for _, kind, text in events if kind == "o"]))
+    return Recorded(path.stem, digest_of(path), path.stat().st_size, problem="the process that wrote it was killed")
+
+
 def read_header(path: Path) -> dict[str, Any]:
-    """The first line as data. Raises OSError, ValueError where it is no recording."""
+    """The first line as data. Raises OSError; ValueError if the file is not a recording."""
     with path.open("rb") as file:
         found = json.loads(file.readline(64 * 1024))
     if not isinstance(found, dict) or found.get("version") != 2:
@@ -119,7 +131,7 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Its events in order; a line that a kill cut short ends them. Raises OSError."""
+    """The events of a recording in order, up to a line that was cut short by a kill. Raises OSError."""
     with path.open("rb") as file:
         file.readline()
         for line in file:
@@ -130,7 +142,7 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of the file. Raises OSError."""
+    """The SHA-256 of a file. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -197,7 +209,7 @@ def lines(events: Iterable[Event]) -> Iterator[tuple[float, str]]:
 
 
 def plain(text: str) -> str:
-    """One line: codes dropped, backspaces taken at their word, what was overwritten from the line's beginning lost."""
+    """One line as text: without control codes, with backspaces and overwriting applied."""
     text = _CODES.sub("", text).rstrip("\r")
     while "\b" in text.lstrip("\b") and (shorter := _BACK.sub("", text)) != text:
         text = shorter

@@ -1,4 +1,4 @@
-"""The forms in which a secret's value usually appears in output."""
+"""Works out the forms in which a secret's value usually appears in output."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
 LEAST = 8
-"""Bytes; a shorter form would hide ordinary words as well."""
+"""Bytes. Masking shorter forms would hide ordinary words as well."""
 
 _ENCODERS = (base64.b64encode, base64.urlsafe_b64encode)
-_EVERY = sum(value << 6 * (63 - value) for value in range(64))  # encodes to the alphabet in order
+_EVERY = sum(value << 6 * (63 - value) for value in range(64))  # bytes that encode to the alphabet in order
 Edges = tuple[frozenset[int], frozenset[int]]
-"""The characters that may stand before and behind a form and hold bits of its value."""
+"""The characters that may come before and after a form and contain bits of its value."""
 
 _WRAPS = {"base64": (76, 64), "hex": (60,)}  # columns of base64(1), PEM and xxd -p, which break long values
 
 
 def forms(value: str) -> dict[bytes, str]:
-    """A value raw, URL-encoded, JSON-escaped, in hex and in base64 at its three alignments, each with its name.
+    """A value raw, URL-encoded, JSON-escaped, in hex and in base64 at its three alignments, each with a name.
 
-    Output comes in lines, and a terminal ends them in its own way, so each line of a multi-line value is a form, too.
+    Each line of a multi-line value is a form too, as output comes in lines, which a terminal ends in its own way.
     """
     found = dict(_forms(value))
     lines = value.splitlines()
@@ -32,7 +32,7 @@ def forms(value: str) -> dict[bytes, str]:
 
 
 def edges(value: str) -> dict[bytes, Edges]:
-    """For the base64 forms of a value within a longer text: which characters beside them hold bits of it as well."""
+    """The characters beside the base64 forms of a value, within longer text, that also contain bits of it."""
     found: dict[bytes, Edges] = {}
     for text in {value, *value.splitlines()}:
         raw = text.encode("utf-8", "surrogatepass")
@@ -42,7 +42,7 @@ def edges(value: str) -> dict[bytes, Edges]:
 
 
 def _within(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[tuple[bytes, Edges]]:
-    """The characters that depend only on the value, if 0, 1 or 2 other bytes precede it in its group of three."""
+    """The characters that depend only on the value, for 0, 1 and 2 bytes before it in its group of three."""
     for before in range(3 if raw else 0):
         after = -(before + len(raw)) % 3
         low = encode(bytes(before) + raw + bytes(after))
@@ -55,7 +55,7 @@ def _within(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[tuple[byte
 
 
 def _between(low: int, high: int, encode: Callable[[bytes], bytes], step: int) -> Iterable[int]:
-    """Every base64 character that has bits of a value and any other bits."""
+    """Every base64 character that contains some bits of a value, with any other bits."""
     alphabet = encode(bytes(value >> shift & 255 for value in (_EVERY,) for shift in range(376, -8, -8)))
     return alphabet[alphabet.index(low) : alphabet.index(high) + 1 : step]
 
@@ -80,7 +80,7 @@ def _url(value: str) -> Iterator[tuple[bytes, str]]:
 
 
 def _small_escapes(encoded: str) -> str:
-    """``%2F`` as ``%2f``; the rest as it is."""
+    """Text with escapes such as ``%2F`` in lower case (``%2f``)."""
     head, *rest = encoded.split("%")
     return "%".join([head, *(part[:2].lower() + part[2:] for part in rest)])
 

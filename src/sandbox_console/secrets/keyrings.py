@@ -1,6 +1,6 @@
-"""Secrets from the user's keyring, read by the package ``keyring`` in a separate process.
+"""Reads secrets from the user's keyring, with the package ``keyring`` in a separate process.
 
-A locked keyring may ask and wait for ever, and its libraries use D-Bus; a child process can be timed out and ended.
+A locked keyring may prompt and wait for ever, and its libraries use D-Bus. A child process can be given a time limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ALTERNATIVES = (
     'or cmd:["pass", "show", "NAME"]'
 )
 _NO_KEYRING, _NO_ENTRY, _LOCKED = 70, 71, 72
-# Its own words on stdout, and never a traceback: a keyring's errors may contain what was requested.
+# The child prints words of its own on stdout and never a traceback, as a keyring's errors may contain the request.
 _CHILD = f"""
 import ctypes, os, sys
 if sys.platform == "linux":
@@ -38,7 +38,7 @@ sys.stdout.buffer.write(value.encode())
 
 
 def problem(text: str) -> str:
-    """What is wrong with a ``keyring:``; empty when nothing is."""
+    """What is wrong with a ``keyring:`` reference; empty when nothing is."""
     service, slash, user = text.rpartition("/")
     return "" if slash and service and user else "keyring: needs SERVICE/USER"
 

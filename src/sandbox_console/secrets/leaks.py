@@ -1,4 +1,4 @@
-"""Finds known secrets, and text that looks like one, in bytes. A hit has a fingerprint, never the value."""
+"""Finds known secrets, and text that looks like one, in bytes. A hit carries a fingerprint, never the value."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sandbox_console.secrets import visible_text
 from sandbox_console.secrets.encodings import forms
 
 _OVERLAP = 64 * 1024 * 2
-"""Bytes kept from one chunk to the next: the longest value, in hex."""
+"""How many bytes are kept from one chunk to the next: the longest value, in hex."""
 
-# The shapes that the issuers of these tokens publish for scanners like this one.
+# The formats that the issuers of these tokens publish for scanners like this one.
 _SHAPES = {
     "an AWS access key": rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     "a GitHub token": rb"\b(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{40,255})\b",
@@ -35,10 +35,10 @@ _SHAPE_NAMES = list(_SHAPES)
 
 
 class Hit(Struct, frozen=True):
-    """One hit. ``secret`` is its name in the config, empty if it only looks like one (``what`` says which kind).
+    """One hit. ``secret`` is its name in the config; empty if it only looks like one, of the kind ``what``.
 
-    ``fingerprint`` is the beginning of an HMAC-SHA256 with a key that only this installation has: the same value has
-    the same one, and it gives nothing of the value away. ``line`` counts from 1.
+    ``fingerprint`` is the beginning of an HMAC-SHA256 with a key that only this installation has: a value always has
+    the same fingerprint, which reveals nothing of it. ``line`` counts from 1.
     """
 
     secret: str
@@ -48,7 +48,7 @@ class Hit(Struct, frozen=True):
 
 
 class Scanner:
-    """Searches for values; ``fingerprints`` are theirs, by name."""
+    """Searches for values. ``fingerprints`` has the fingerprint of each, by name."""
 
     def __init__(self, secrets: Iterable[ResolvedSecret], key: bytes) -> None:
         self._key = key
@@ -61,7 +61,7 @@ class Scanner:
         self._automaton = BytesAhoCorasick(self._forms, matchkind=MatchKind.LeftmostLongest) if self._forms else None
 
     def scan(self, chunks: Iterable[bytes]) -> Iterator[Hit]:
-        """Every hit in a stream of chunks, each once."""
+        """Every hit in a stream of chunks, without duplicates."""
         stream = Stream(self)
         for chunk in chunks:
             yield from stream.feed(chunk)
@@ -70,7 +70,7 @@ class Scanner:
     def find(self, data: bytes) -> list[tuple[int, int, str, str, str]]:
         """(start, end, secret, what, fingerprint) of each hit, in the order of their starts.
 
-        A value that is broken up by invisible codes is found as a reader sees it.
+        A value that is broken up by invisible codes is also found.
         """
         found = self._found(data)
         if not visible_text.plain(data):
@@ -84,7 +84,7 @@ class Scanner:
 
     def _views(self, data: bytes) -> Iterator[visible_text.View]:
         yield visible_text.seen(data)
-        if b"\0" in data or not visible_text.moves(data):  # what has NUL bytes is no text
+        if b"\0" in data or not visible_text.moves(data):  # data with NUL bytes is not text
             return
         at = 0
         for line in data.split(b"\n"):
@@ -110,16 +110,16 @@ class Scanner:
 
 
 class Stream:
-    """One stream in chunks; a hit across two chunks is found, and none is reported twice."""
+    """Searches one stream in chunks. A hit across two chunks is found, and none is reported twice."""
 
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
         self._held = b""
-        self._told = 0  # how far into the held bytes finds were reported
+        self._told = 0  # how far into the held bytes hits have been reported
         self._lines = 1
 
     def feed(self, chunk: bytes, *, last: bool = False) -> list[Hit]:
-        """The hits that are certain now. A value that is not complete yet waits for the rest."""
+        """The hits that are certain now. A value that is not complete yet waits for the next chunk."""
         data = self._held + chunk
         if not last and len(data) < 2 * _OVERLAP:
             self._held = data
@@ -131,7 +131,7 @@ class Stream:
             if self._told <= start < sure:
                 hits.append(Hit(name, what, fingerprint, self._lines + bisect_right(newlines, start)))
                 self._told = end
-        cut = max(0, sure - _OVERLAP)  # what stands before a find decides whether it is one
+        cut = max(0, sure - _OVERLAP)  # what comes before a hit decides whether it is one
         self._told = max(self._told, sure) - cut
         self._lines += bisect_right(newlines, cut - 1)
         self._held = data[cut:]

@@ -1,4 +1,4 @@
-"""Secrets of this machine: environment variables and files."""
+"""Reads secrets from this machine: environment variables and files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sandbox_console.hostfs.guest_writable import AROUND
 from sandbox_console.hostfs.walk import find
 
 MAX_BYTES = 64 * 1024
-"""The most that a value may have."""
+"""The largest size of a value."""
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))(?=/)")
 
 
 async def from_env(name: str, variable: str, timeout_s: float) -> str:  # noqa: ARG001 - it takes no time
-    """The value of a variable."""
+    """The value of an environment variable. Raises SecretError."""
     value = os.environ.get(variable)
     if value is None:
         raise SecretError(f"the variable {variable} is not set", hint=f"export {variable}")
@@ -27,9 +27,9 @@ async def from_env(name: str, variable: str, timeout_s: float) -> str:  # noqa: 
 
 
 async def from_file(name: str, path: str, timeout_s: float) -> str:  # noqa: ARG001 - a file has no prompt
-    """A file's text without its last newline; ``~`` and a variable before the first ``/`` are expanded.
+    """A file's text without its last newline. ``~`` and a variable before the first ``/`` are expanded.
 
-    So ``file:$CREDENTIALS_DIRECTORY/NAME`` reads a credential that systemd gave to this service.
+    ``file:$CREDENTIALS_DIRECTORY/NAME`` thus reads a credential that systemd passed to this service.
     """
     return text_of(await asyncio.to_thread(_read, path), path)
 
@@ -45,7 +45,7 @@ def text_of(data: bytes, what: str) -> str:
 
 
 def real_path(path: str) -> str:
-    """The path of a ``file:``. Raises SecretError if a variable in it is not set."""
+    """The path of a ``file:`` reference. Raises SecretError if a variable in it is not set."""
     found = _VARIABLE.match(path)
     if found is None:
         return os.path.expanduser(path)  # noqa: PTH111 - a path that has no home stays as it is
@@ -58,7 +58,7 @@ def real_path(path: str) -> str:
 
 
 def exposure(path: str) -> str:
-    """Who else may read a file, in words; empty if nobody may, or if that cannot be found out."""
+    """Who else may read a file, in words; empty if nobody may or if that cannot be determined."""
     try:
         mode = stat.S_IMODE(os.stat(real_path(path)).st_mode)  # noqa: PTH116 - the path is text
     except (OSError, SecretError):

@@ -1,4 +1,7 @@
-"""Secrets that a program prints (``op``, ``pass``, ``vault``, ``gh``): no shell, no terminal, a time limit."""
+"""Reads secrets that a program prints (``op``, ``pass``, ``vault``, ``gh``).
+
+The program runs without a shell and without a terminal, and has a time limit.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _LIKE_A_TOKEN = re.compile(r"[A-Za-z0-9+/=_.:-]{20,}")
 
 
 class Printed(Struct, frozen=True):
-    """The result of a program: its exit code, and the beginnings of its two streams."""
+    """The result of a program: its exit code, and the beginnings of stdout and stderr."""
 
     code: int
     out: bytes
@@ -48,7 +51,7 @@ def words_of(text: str) -> list[str]:
 
 
 def problem(text: str) -> str:
-    """What is wrong with a ``cmd:``; empty when nothing is."""
+    """What is wrong with a ``cmd:`` reference; empty when nothing is."""
     try:
         words = words_of(text)
     except (ValueError, RecursionError):
@@ -59,7 +62,7 @@ def problem(text: str) -> str:
 
 
 def name_of(text: str) -> str:
-    """The program's name, without its folder and arguments."""
+    """The program's name, without folder and arguments."""
     try:
         return os.path.basename(words_of(text)[0])  # noqa: PTH119 - it is text, not a path of ours
     except (ValueError, IndexError, RecursionError):
@@ -67,7 +70,7 @@ def name_of(text: str) -> str:
 
 
 async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 - as all readers
-    """What the program prints, without its last newline. Raises SecretError, which does not contain the value."""
+    """The output of a program, without its last newline. Raises SecretError, which does not contain the value."""
     words = words_of(text)
     who = name_of(text)
     if await asyncio.to_thread(_guests, words[0], AROUND.get()):
@@ -84,7 +87,7 @@ async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 -
 
 
 def _guests(program: str, ground: GuestFolders) -> bool:
-    """Whether a guest could change what a path leads to; a bare name is searched in PATH, without guests' folders."""
+    """Whether a guest could change what a path leads to. A bare name is looked up in PATH, without guests' folders."""
     if "/" not in program:
         return False
     try:
@@ -95,16 +98,16 @@ def _guests(program: str, ground: GuestFolders) -> bool:
                 return inner.root is not None
     except Conflict:
         return True
-    except OSError:  # running it reports that
+    except OSError:  # running the program reports this error
         return False
 
 
 async def run(
     words: Sequence[str], who: str, timeout_s: float, env: Mapping[str, str] | None = None, folder: str | None = None
 ) -> Printed:
-    """Run a program off the event loop; after its timeout, or if cancelled, everything that it started is killed.
+    """Run a program. After its timeout, or on cancellation, it is killed with everything that it started.
 
-    It runs in ``folder``, or else here; many programs, such as git, obey files in their folder.
+    It runs in ``folder``, by default the current one. Many programs, such as git, obey files in their current folder.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -112,7 +115,7 @@ async def run(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # away from our terminal: a prompt there would eat the screen's keys
+            start_new_session=True,  # away from our terminal, where a prompt would take the screen's keys
             env=env,
             cwd=folder,
         )
@@ -140,7 +143,7 @@ async def _drained(process: asyncio.subprocess.Process, who: str) -> Printed:
 
 
 async def _take(stream: asyncio.StreamReader, most: int) -> bytes:
-    """The first bytes, at most one more than ``most``; the rest is read and dropped, to keep the writer going."""
+    """The first bytes of a stream, at most ``most + 1``. The rest is read and dropped, so that the writer can go on."""
     data = b""
     while part := await stream.read(65536):
         data = (data + part)[: most + 1]
@@ -149,12 +152,12 @@ async def _take(stream: asyncio.StreamReader, most: int) -> bytes:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)  # its session is its own
+        os.killpg(process.pid, signal.SIGKILL)  # it has a session of its own
     await process.wait()
 
 
 def complaint(printed: Printed) -> str:
-    """The last line of stderr, without the value and without anything that looks like a token."""
+    """The last line of stderr, without the secret's value and anything that looks like a token."""
     lines = printed.err.decode("utf-8", "replace").strip().splitlines()
     if not lines:
         return ""

@@ -1,4 +1,4 @@
-"""Masks known secret values in output, in every form in which they usually leak, across chunks and unseen codes."""
+"""Masks known secrets in output, in all forms in which they usually leak, across chunks and invisible codes."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Span = tuple[int, int]
 
 @dataclass
 class Tally:
-    """How many values were masked while it was set in ``TALLY``."""
+    """Counts the values that are masked while it is set in ``TALLY``."""
 
     count: int = 0
 
     def take(self) -> int:
-        """The count so far; it begins again at 0."""
+        """Return the count so far and reset it to 0."""
         taken, self.count = self.count, 0
         return taken
 
 
 TALLY: ContextVar[Tally | None] = ContextVar("tally", default=None)
-"""What counts the masks of the task that runs, and of the threads that it uses."""
+"""Counts the masks of the current task and of the threads that it uses."""
 
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
 _ROUNDS = 4
 _HELD_MOST = 64 * 1024
-_LINE_MOST = 4096  # bytes that were shown of a line, for a cursor that goes back to them
+_LINE_MOST = 4096  # bytes of a line that are remembered, for a cursor that goes back to them
 
 
 class Redactor:
-    """Masks the values that it knows. Values are added as they are resolved, and never shown."""
+    """Masks the values that it knows. Values are added as they are resolved."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: list[bytes] = []
@@ -58,11 +58,11 @@ class Redactor:
 
     @property
     def active(self) -> bool:
-        """Whether it knows any value."""
+        """Whether any value is known."""
         return self._automaton is not None
 
     def add(self, values: Iterable[str]) -> None:
-        """Add values."""
+        """Add values to be masked."""
         values = list(values)
         new = {form for value in values for form in forms(value)}.difference(self._forms)
         if not new:
@@ -74,7 +74,7 @@ class Redactor:
         self._forms = sorted(new.union(self._forms))
         self._automaton = BytesAhoCorasick(self._forms, matchkind=MatchKind.LeftmostLongest)
         self._longest = max(map(len, self._forms))
-        ended = {form for form, (_, right) in self._edges.items() if right}  # the next byte decides what is masked
+        ended = {form for form, (_, right) in self._edges.items() if right}  # the next byte decides how much is masked
         self._prefixes = frozenset(form[:size] for form in self._forms for size in range(1, len(form))) | ended
         beside = [form for form, (left, _) in self._edges.items() if left]
         self._within = frozenset(form[:size] for form in beside for size in range(1, len(form) + 1))
@@ -84,7 +84,7 @@ class Redactor:
     # -- what is certain of a stream
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """The part of a stream of plain bytes that is certain, masked, and the rest, which may begin a value.
+        """Split plain bytes of a stream into a masked part that is certain, and a rest that may begin a value.
 
         A match that begins within the rest waits with it, because a longer one may follow.
         """
@@ -93,12 +93,12 @@ class Redactor:
         return self._parted(data, self._hits(data), self.held_back)
 
     def split_seen(self, data: bytes, line: visible_text.Line) -> tuple[bytes, bytes]:
-        """Mask values in bytes that look different to a reader; ``line`` was shown before them."""
+        """Split bytes that look different to a reader; ``line`` is the line that was shown before them."""
         if self._automaton is None:
             return data, b""
         spans = self.spans(data, line)
         shown, rest = self._parted(data, spans, lambda part: self._unsure(part, line))
-        if len(rest) > self._longest + _HELD_MOST:  # codes without end stand in the beginning of a value
+        if len(rest) > self._longest + _HELD_MOST:  # endless codes within the beginning of a value
             shown, rest = shown + MASK, b""
         return self.settled(shown, line) if spans else shown, rest
 
@@ -126,7 +126,7 @@ class Redactor:
         return int(data[-1] in self._lefts)
 
     def _unsure(self, data: bytes, line: visible_text.Line) -> int:
-        """Mask values in the view that a reader has."""
+        """How many of the last bytes may begin a value, as a reader sees them."""
         head = data[: len(data) - visible_text.begun(data)]
         hold, begin = [self.held_back(data), len(data) - len(head)], head.rfind(b"\n") + 1
         if size := self._unseen(head):
@@ -136,10 +136,10 @@ class Redactor:
             if size := self.held_back(now.data):
                 hold.append(len(data) - max(begin, now.span(len(now.data) - size, len(now.data))[0]))
         size = max(hold)
-        return size + visible_text.begun(data, len(data) - size)  # no code is cut in two: its rest is no letter
+        return size + visible_text.begun(data, len(data) - size)  # never cut a code: its rest would show
 
     def _unseen(self, head: bytes) -> int:
-        """How many of the last bytes begin a value, not counting unseen codes."""
+        """How many of the last bytes may begin a value, ignoring invisible codes."""
         for reach in (4 * self._longest + visible_text.CODE_MOST, len(head)):
             view = visible_text.seen(head[-reach:])
             if len(view.data) > self._longest or reach >= len(head):
@@ -150,7 +150,7 @@ class Redactor:
     # -- what is masked
 
     def spans(self, data: bytes, line: visible_text.Line | None = None) -> list[Span]:
-        """Where values are in ``data``, in order and without overlaps, as bytes and as seen after ``line``."""
+        """Where values are in ``data``, as bytes and as seen after ``line``; in order and without overlaps."""
         hits = self._hits(data)
         if line is None and visible_text.plain(data):
             return hits
@@ -165,7 +165,7 @@ class Redactor:
         return _apart(hits)
 
     def _written(self, data: bytes, line: visible_text.Line | None) -> Iterator[Span]:
-        """The text as a terminal writes it, line by line, if a cursor goes back."""
+        """Where values are in the text as a terminal shows it, line by line, if a cursor goes back."""
         if not ((line and line.moved) or visible_text.moves(data)):
             return
         at, now = 0, line.past() if line else visible_text.Line()
@@ -176,7 +176,7 @@ class Redactor:
                     begin, stop = view.span(start, end)
                     if stop > 0:
                         yield max(begin, at), stop
-                    elif not (line and self._found(line.view().data)):  # codes of this part bring it together
+                    elif not (line and self._found(line.view().data)):  # only the codes of this part make it a value
                         yield at, at + len(part)
             at, now = at + len(part) + 1, visible_text.Line()
 
@@ -193,16 +193,16 @@ class Redactor:
         return found
 
     def _found(self, data: bytes) -> bool:
-        """Whether a value is in it."""
+        """Whether ``data`` contains a value."""
         return self._automaton is not None and bool(self._automaton.find_matches_as_indexes(data))
 
     def settled(self, data: bytes, line: visible_text.Line | None = None) -> bytes:
-        """``data`` masked, and masked again for values that the first mask has brought together."""
+        """``data`` masked, and masked again for values that masking another one has completed."""
         for _ in range(_ROUNDS):
             if not (found := self.spans(data, line)):
                 return data
             data = _replaced(data, found)
-        lines = data.split(b"\n")  # anybody who writes like this wants to get around it
+        lines = data.split(b"\n")  # only somebody who wants to evade the mask writes like this
         return b"\n".join(MASK if self.spans(one, line if not at else None) else one for at, one in enumerate(lines))
 
     def apply(self, data: bytes) -> bytes:
@@ -220,7 +220,7 @@ class Redactor:
         return self.apply(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def across(self, parts: list[str]) -> list[str]:
-        """Mask values in a text that comes in parts. If a value spans several parts, the mask is put into the first."""
+        """Mask values in text that comes in parts. If a value spans several parts, its mask goes into the first one."""
         if self._automaton is None:
             return parts
         for _ in range(_ROUNDS):
@@ -240,7 +240,7 @@ class StreamRedactor:
         self._line, self._since = (
             visible_text.Line(),
             b"",
-        )  # what was shown of the line, and what of it is not written there
+        )  # the line as shown, and what follows it
 
     @property
     def holding(self) -> bool:
@@ -248,11 +248,11 @@ class StreamRedactor:
         return bool(self._held)
 
     def feed(self, data: bytes) -> bytes:
-        """What may be shown so far: the last bytes are held back while they may begin a value or a character."""
+        """Bytes that may be shown so far. The last ones are held back while they may begin a value or a character."""
         data = self._held + data if self._held else data
         torn = data[len(data) - visible_text.torn(data) :]
         data = data[: len(data) - len(torn)]
-        if not self._redactor.active:  # a line is read only for a value in it: 1 GiB of zeros took 100 s of a processor
+        if not self._redactor.active:  # lines matter only for values: 1 GiB of zeros took 100 s of CPU
             shown, self._held = data, b""
         elif not self._line.moved and visible_text.plain(data):
             shown, self._held = self._redactor.split(data)
@@ -263,7 +263,7 @@ class StreamRedactor:
         return shown
 
     def flush(self) -> bytes:
-        """The rest, at the stream's end."""
+        """The remaining bytes, at the stream's end."""
         held, self._held = self._held, b""
         if not self._line.moved and visible_text.plain(held):
             held = self._redactor.apply(held)
@@ -278,7 +278,7 @@ class StreamRedactor:
         return self._line
 
     def _note(self, shown: bytes) -> None:
-        """Remember what is in the line now."""
+        """Remember what the current line shows."""
         at = shown.rfind(b"\n") + 1
         if at:
             self._line, self._since = visible_text.Line(), b""
@@ -290,7 +290,7 @@ class StreamRedactor:
 
 
 def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:
-    """With a mask for each span; colours that are set in a span are kept after its mask."""
+    """Replace each span by a mask. Colours that are set within a span are kept after its mask."""
     parts: list[bytes] = []
     at = count = 0
     for start, end in spans:
@@ -303,7 +303,7 @@ def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:
 
 
 def _apart(spans: Iterable[Span]) -> list[Span]:
-    """The spans in order; overlapping ones are joined."""
+    """The spans in order, with overlapping ones joined."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start < found[-1][1]:
@@ -314,7 +314,7 @@ def _apart(spans: Iterable[Span]) -> list[Span]:
 
 
 def _without(parts: Iterable[bytes], spans: Iterable[Span]) -> list[bytes]:
-    """The parts of a text without its spans; each span has its mask where it begins."""
+    """The parts of a text without the spans, and with a mask where each span begins."""
     left = deque(spans)
     done: list[bytes] = []
     at = 0

@@ -1,11 +1,11 @@
-"""Where a secret comes from: the ``[secrets.NAME]`` table. A value is read once, as late as possible."""
+"""Where a secret comes from: the ``[secrets.NAME]`` tables. A value is read once, as late as possible."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from sandbox_console.errors import SecretError
 from sandbox_console.model import hosts
@@ -15,7 +15,7 @@ from sandbox_console.model.secret import Inject, ResolvedSecret
 from sandbox_console.secrets import keyrings, local, program
 
 MIN_BYTES = 8
-"""Shorter values are refused: hiding them in output would hide ordinary words as well."""
+"""Shorter values are refused, since masking them in output would hide ordinary words as well."""
 
 Reader = Callable[[str, str, float], Awaitable[str]]
 
@@ -23,29 +23,29 @@ Reader = Callable[[str, str, float], Awaitable[str]]
 class SecretSource(Struct, frozen=True, kw_only=True):
     """A ``[secrets.NAME]`` table: a reference to a value, never the value.
 
-    ``hosts`` are egress patterns; ``timeout_s`` is how long a keyring or a command may take. ``inject`` "auto" is a
-    placeholder where the backend has them and hosts are named, else a variable.
+    ``hosts`` are egress patterns; ``timeout_s`` is how long a keyring or a command may take. ``inject`` "auto" means a
+    placeholder if the backend supports them and hosts are named, else a variable.
     """
 
-    source: str
+    source: str = field(name="from")
     inject: Inject | Literal["auto"] = "auto"
     hosts: tuple[str, ...] = ()
     timeout_s: float = 30.0
 
     def inject_on(self, capabilities: Capabilities) -> Inject:
-        """How a backend passes it to a sandbox."""
+        """How a backend passes the secret to a sandbox."""
         if self.inject != "auto":
             return self.inject
         return "placeholder" if self.hosts and capabilities.has(Capability.SECRET_PLACEHOLDER) else "env"
 
     @property
     def kind(self) -> str:
-        """The word before the colon: env, file, keyring, cmd."""
+        """The word before the colon: env, file, keyring or cmd."""
         return self.source.partition(":")[0]
 
     @property
     def shown(self) -> str:
-        """The reference as it may be shown: for a command only the program, because arguments may reveal too much."""
+        """The reference as it may be shown: for a command only the program, as arguments may reveal too much."""
         kind, _, rest = self.source.partition(":")
         return f"cmd:{program.name_of(rest)}" if kind == "cmd" else self.source
 
@@ -54,7 +54,7 @@ class _Kind(Struct, frozen=True):
     shape: str
     problem: Callable[[str], str]
     read: Reader
-    acts: bool  # reading it runs something of the user's: only for an action that is on record
+    acts: bool  # reading it may run the user's programs, so it needs an action on record
 
 
 _KINDS = {
@@ -67,10 +67,10 @@ _KNOWN = "known sources are " + ", ".join(kind.shape for kind in _KINDS.values()
 
 
 def problem(source: SecretSource) -> str:
-    """What is wrong with a table as written, without reading the value; empty when nothing is."""
+    """What is wrong with a table, without reading the value; empty when nothing is."""
     kind, colon, rest = source.source.partition(":")
     if not colon or not rest:
-        return f"from is not a source; {_KNOWN}"  # what stands there may be a value that was pasted
+        return f"from is not a source; {_KNOWN}"  # not quoted: it may be a pasted value
     if kind not in _KINDS:
         named = f"source kind {kind!r}" if kind.isalpha() and len(kind) <= 12 else "this source"
         return f"{named} is not supported; {_KNOWN}"
@@ -85,15 +85,15 @@ def problem(source: SecretSource) -> str:
 
 
 def acts(source: SecretSource) -> bool:
-    """Whether reading it runs a program or may ask the user for something."""
+    """Whether reading the value runs a program or may prompt the user."""
     kind = _KINDS.get(source.kind)
     return kind is not None and kind.acts
 
 
 async def resolve(names: Iterable[str], sources: Mapping[str, SecretSource]) -> list[ResolvedSecret]:
-    """Read the values one after another, since two prompts at once confuse. Raises SecretError, without the value.
+    """Read the values one by one, as two prompts at once would confuse. Raises SecretError, without the value.
 
-    If the table leaves it to the backend how a secret is passed on, `SecretSource.inject_on` decides.
+    If a table leaves it to the backend how the secret is passed on, `SecretSource.inject_on` decides.
     """
     return [await _resolve(name, sources) for name in names]
 
@@ -114,7 +114,7 @@ async def _resolve(name: str, sources: Mapping[str, SecretSource]) -> ResolvedSe
 
 
 def check(name: str, value: str) -> None:
-    """Raise SecretError for a value that cannot be masked in output, or passed on."""
+    """Raise SecretError for a value that cannot be masked in output or passed on."""
     if len(value.encode("utf-8", "surrogatepass")) < MIN_BYTES:
         raise SecretError(
             f"secret {name!r} has fewer than {MIN_BYTES} bytes, too few to be hidden in output",
@@ -127,7 +127,8 @@ def check(name: str, value: str) -> None:
 def unkept(name: str, source: SecretSource, inject: Inject, egress: Sequence[str]) -> str:
     """A sentence if nothing restricts the secret to its hosts; empty if something does, or if it has none.
 
-    It is restricted by a placeholder, which only the proxy fills in, by no network, or by egress within its hosts.
+    A placeholder, which only the proxy fills in, restricts it; so do a sandbox without a network, and egress rules
+    within its hosts.
     """
     if not source.hosts or inject == "placeholder":
         return ""
@@ -146,5 +147,5 @@ def _covered(text: str, own: Sequence[hosts.HostPattern]) -> bool:
     try:
         asked = hosts.parse(text, allow_ip=True)
     except ValueError:
-        return False  # reported elsewhere; here it prevents nothing
+        return False  # reported elsewhere
     return any(hosts.covers(allowed, asked) for allowed in own)

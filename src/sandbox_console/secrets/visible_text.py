@@ -1,7 +1,7 @@
-"""Output as a reader sees it, each byte with its place in the original, since unseen codes may break up a value.
+"""Output as a reader sees it, with the original place of each byte, as invisible codes may break up a value.
 
-Two views: ``unseen`` is left out, as in a log that a viewer shows; and a line whose cursor goes back is written as a
-terminal writes it, over what stood there. Programs that draw a whole screen place by place are not followed.
+There are two views. ``seen`` leaves invisible codes out, as a log viewer does. ``Line`` follows a cursor that goes back
+and overwrites text, as a terminal does. Programs that draw a whole screen are not followed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 CODE_MOST = 4096
-"""Bytes of the longest code that is followed across chunks; an OSC or DCS may hold a text."""
+"""The longest code, in bytes, that is followed across chunks. An OSC or DCS may contain text."""
 
-# A terminal's parser (ECMA-48; DEC's as in vt100.net/emu/dec_ansi_parser): a control within a code is obeyed at once,
-# CAN and SUB end a code without effect, and ESC begins another one.
+# As in a terminal's parser (ECMA-48; DEC's is described in vt100.net/emu/dec_ansi_parser), a control character within a
+# code is obeyed at once, CAN and SUB end a code without effect, and ESC begins another one.
 _WITHIN = rb"\x00-\x09\x0b-\x17\x19\x1c-\x1f\x7f"
 _REST = rb"[" + _WITHIN + rb" -?]*"
 _CUT = rb"[\x18\x1a]|(?=\x1b)"
@@ -27,7 +27,7 @@ _ESC = (
     rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}(?:\x1b\\|" + _CUT + rb")"
     rb"|[ -/][" + _WITHIN + rb" -/]*(?:[0-~]|" + _CUT + rb")|[0-Z\\-~\x18\x1a])?"
 )  # fmt: skip
-# CSI as one character (in UTF-8), and what has no width: soft hyphen, joiners, direction marks, selectors, tags.
+# CSI as one character (in UTF-8), and characters without width: soft hyphen, joiners, direction marks, selectors, tags.
 _WIDTHLESS = (
     rb"\xc2\x9b"
     + _REST
@@ -38,18 +38,18 @@ _WIDTHLESS = (
     rb"|\xef\xbb\xbf|\xef\xbe\xa0|\xef\xbf[\xb0-\xbb]|\xf0\x9b\xb2[\xa0-\xa3]"
     rb"|\xf0\x9d\x85[\xb3-\xba]|\xf3\xa0[\x80-\x87][\x80-\xbf]"
 )
-# DCS, SOS, PM and APC end with ST for most terminals; some readers end them with BEL as well, as OSC.
+# Most terminals end DCS, SOS, PM and APC only with ST; some programs also end them with BEL, as an OSC.
 _BEL_ENDS = re.compile(rb"\x1b[PX^_][^\x07\x18\x1a\x1b\n]{0,4096}\x07")
 _CODE = re.compile(_ESC)
-_COLOURS = re.compile(rb"\x1b\[[0-9;:]*[mK]")  # and the rest of a line erased: nearly all codes of a log
+_COLOURS = re.compile(rb"\x1b\[[0-9;:]*[mK]")  # and erasing to the end of the line: nearly all codes in logs
 _LONE = rb"\r(?!\n)"
 _UNSEEN = re.compile(rb"(?:" + _ESC + rb"|[\x00-\x08\x0e-\x1f\x7f]|" + _LONE + rb"|" + _WIDTHLESS + rb")+")
 _UNSEEN_TO_BEL = re.compile(_BEL_ENDS.pattern + rb"|" + _UNSEEN.pattern)
-_CONTROLS = [bytes([one]) for one in (*range(8), 8, *range(14, 27), *range(28, 32), 127)]  # but ESC and CR
+_CONTROLS = [bytes([one]) for one in (*range(8), 8, *range(14, 27), *range(28, 32), 127)]  # except ESC and CR
 _IDLE = b"".join(one for one in _CONTROLS if one != b"\b") + b"\x0b\x0c"
 _WIDE = re.compile(_WIDTHLESS)
 _LEADS = tuple(bytes([one]) for one in (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3))
-# How a code may begin that has not all come.
+# The beginning of a code that is not complete yet.
 _BEGUN = re.compile(
     rb"(?:\x1b[" + _WITHIN + rb"]*(?:\[" + _REST + rb"|\][^\x07\x18\x1a\x1b\n]{0,4096}\x1b?"
     rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}\x1b?|[ -/][" + _WITHIN + rb" -/]*)?|\xc2(?:\x9b" + _REST + rb")?"
@@ -59,12 +59,13 @@ _BEGUN = re.compile(
 _RETURN = re.compile(_LONE)
 _CSI = rb"(?:\x1b[" + _WITHIN + rb"]*\[|\xc2\x9b)"
 _PARAMETERS = rb"[" + _WITHIN + rb"0-9;]*"
-# ECMA-48's moves within a line, insertion, deletion, erasure and repetition there; the column kept and restored.
+# The codes of ECMA-48 that move within a line, insert, delete, erase and repeat, and that save and restore the column.
 _MOVE = re.compile(
     rb"\x1b[" + _WITHIN + rb"]*(?:\[" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]|[78])"
-)  # apart from the next: one first byte is sought fast
+)  # separate from the next one: a single first byte is found fast
 _WIDE_MOVE = re.compile(rb"\xc2\x9b" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]")
-# One character, or what a decoder takes for one that is broken (Unicode 15, table 3-7 and D93b: the longest beginning).
+# One character, or what a decoder replaces as one broken character (Unicode 15, table 3-7 and D93b: the longest
+# prefix).
 _LETTER = (
     rb"[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]{1,2}|\xed[\x80-\x9f][\x80-\xbf]?"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{0,2}|[\xf1-\xf3][\x80-\xbf]{1,3}|\xf4[\x80-\x8f][\x80-\xbf]{0,2}"
@@ -78,13 +79,13 @@ _TORN = re.compile(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xb
 _RETURNS_ONLY = re.compile(rb"[\x20-\x7e\r]*\Z")
 _WITHIN_ONE = re.compile(rb"[" + _WITHIN + rb"]")
 _ONES = [bytes([one]) for one in range(256)]
-_COLUMNS_MOST = 4096  # a cursor that is sent further stays here: no terminal is wider
+_COLUMNS_MOST = 4096  # a cursor cannot go further: no terminal is wider
 _TAB = 8
-_INSERT = 4  # ECMA-48's insertion replacement mode
+_INSERT = 4  # ECMA-48's insertion-replacement mode
 
 
 class View:
-    """Some of the bytes of a text: ``data``, and the place of each in it."""
+    """Some of the bytes of a text: ``data``, and the place of each byte in the text."""
 
     def __init__(self, data: bytes, starts: Sequence[int], places: Sequence[int]) -> None:
         self.data, self._starts, self._places = data, starts, places
@@ -95,7 +96,7 @@ class View:
         return self._places[piece] + at - self._starts[piece]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The span of the text that ``start`` to ``end`` of the view come from."""
+        """The span of the text from which ``start`` to ``end`` of the view come."""
         first, last = bisect_right(self._starts, start) - 1, bisect_right(self._starts, end - 1) - 1
         begin = min((self.place(start), *self._places[first + 1 : last + 1]))
         size = self._starts
@@ -104,7 +105,7 @@ class View:
 
 
 def plain(data: bytes) -> bool:
-    """Whether every reader sees the bytes as they are: nothing is unseen and no cursor goes back. Fast."""
+    """Whether all readers see the bytes unchanged: nothing is invisible and no cursor goes back. Fast."""
     if b"\x1b" in data or any(one in data for one in _CONTROLS) or _returns(data):
         return False
     if data.isascii():
@@ -122,28 +123,28 @@ def moves(data: bytes) -> bool:
 
 
 def lasting(data: bytes) -> bytes:
-    """Without controls that leave a :class:`Line` as it is, each of which costs it as much as a word of text."""
-    return data.translate(None, _IDLE) if data.isascii() and b"\x1b" not in data else data  # nothing joins to a code
+    """Text without the controls that do not change a :class:`Line`, each of which costs as much time as a word."""
+    return data.translate(None, _IDLE) if data.isascii() and b"\x1b" not in data else data  # no code can form
 
 
 def torn(data: bytes) -> int:
-    """How many of the last bytes begin a character that is not complete yet."""
+    """How many of the last bytes are the beginning of an incomplete character."""
     return len(match[0]) if data and data[-1] > 0x7F and (match := _TORN.search(data, max(0, len(data) - 3))) else 0
 
 
 def _returns(data: bytes) -> bool:
-    """Whether the cursor goes to the line's beginning, and not on to the next one."""
+    """Whether the cursor returns to the beginning of a line without going on to the next one."""
     return b"\r" in data and _RETURN.search(data) is not None
 
 
 def bare(data: bytes) -> bytes:
-    """The bytes without unseen codes, as in :func:`seen`, in less than half of its time."""
+    """The bytes without invisible codes, as in :func:`seen`, but in less than half the time."""
     rest = _COLOURS.sub(b"", data)
     return rest if plain(rest) else _unseen(data).sub(b"", data)
 
 
 def _unseen(data: bytes) -> re.Pattern[bytes]:
-    """The pattern that finds unseen codes: a faster one if there are no others."""
+    """The pattern that finds invisible codes: a faster one if only frequent codes occur."""
     if not data.isascii() or any(one in data for one in _CONTROLS):
         return _UNSEEN
     if not _returns(data):
@@ -157,7 +158,7 @@ def doubtful(data: bytes) -> bool:
 
 
 def seen(data: bytes, *, bel_ends: bool = False) -> View:
-    """The view without unseen codes; with ``bel_ends`` that of a reader who ends every string with BEL."""
+    """The view without invisible codes; with ``bel_ends``, as a program sees it that ends every string with BEL."""
     pieces, places, at = [], [], 0
     for match in (_UNSEEN_TO_BEL if bel_ends else _unseen(data)).finditer(data):
         start, end = match.span()
@@ -172,7 +173,7 @@ def seen(data: bytes, *, bel_ends: bool = False) -> View:
 
 
 class Line:
-    """A terminal's line: its cells, the place of each in the text, and where the cursor is."""
+    """A line of a terminal: its cells, the place of each in the text, and the cursor."""
 
     def __init__(self) -> None:
         self.cells: list[bytes] = []
@@ -186,7 +187,7 @@ class Line:
         return self.column < len(self.cells) or self._inserts
 
     def write(self, data: bytes, offset: int = 0) -> Line:
-        """Write what has no newline in it; ``offset`` is its place in the text."""
+        """Write text that has no newline; ``offset`` is its place in the whole text."""
         if not (self.cells or self.column or self._inserts) and _RETURNS_ONLY.match(data):
             self._write_over(data, offset)
             return self
@@ -204,7 +205,7 @@ class Line:
         return self
 
     def _write_over(self, data: bytes, offset: int) -> None:
-        """The view of a line that only returns to its beginning, as progress bars do: what stays visible each time."""
+        """Write text that only returns to the line's beginning, as progress bars do."""
         runs, end = [], len(data)
         for text in reversed(data.split(b"\r")):
             runs.append((text, offset + end - len(text)))
@@ -221,7 +222,7 @@ class Line:
             self._put([text, b""][:wide], [place] * wide)
 
     def _controls(self, code: bytes) -> None:
-        """Controls within a code are obeyed before it."""
+        """Obey the control characters within a code, which come before the code itself."""
         for one in _WITHIN_ONE.findall(code):
             self._control(one)
 
@@ -243,7 +244,7 @@ class Line:
                     self._control(plain_code)
 
     def _obey(self, how: bytes, number: int) -> None:
-        """A code with its first number; 0 if there is none."""
+        """Obey a code with its first number (0 if it has none)."""
         count, at = max(1, number), self.column
         match how:
             case b"P":
@@ -275,26 +276,26 @@ class Line:
         self.cells[self.column : self.column if self._inserts else end] = cells
         self.places[self.column : self.column if self._inserts else end] = places
         self.column = end
-        if (over := len(self.cells) - _COLUMNS_MOST) > 0:  # no terminal is wider: it would have begun another line
+        if (over := len(self.cells) - _COLUMNS_MOST) > 0:  # no terminal is wider: the text would have wrapped
             del self.cells[:over], self.places[:over]
             self.column = max(0, self.column - over)
 
     def past(self) -> Line:
-        """The line after all of it was shown: its places are before the next text."""
+        """The line after all of it was shown: its places lie before the next text."""
         made = Line()
         made.cells, made.places, made.column = self.cells.copy(), [-1] * len(self.cells), self.column
         made._kept, made._inserts = self._kept, self._inserts
         return made
 
     def view(self, *, to_cursor: bool = False) -> View:
-        """What is in the line; with ``to_cursor`` only what is before the cursor."""
+        """What the line shows; with ``to_cursor``, only up to the cursor."""
         end = self.column if to_cursor else len(self.cells)
         cells = self.cells[:end]
         return View(b"".join(cells), [0, *accumulate(map(len, cells[:-1]))], self.places[:end] or [0])
 
 
 def _width(text: bytes) -> int:
-    """Columns of a character: 0, 1 or 2; a terminal shows a broken one in one column."""
+    """The columns of a character: 0, 1 or 2. A terminal shows a broken character in one column."""
     if _WIDE.fullmatch(text):
         return 0
     letter = text.decode("utf-8", "replace")
@@ -304,12 +305,12 @@ def _width(text: bytes) -> int:
 
 
 def _number(parameters: bytes) -> int:
-    """The first number of a code; 0 if there is none."""
+    """The first number of a code; 0 if it has none."""
     return int(_WITHIN_ONE.sub(b"", parameters).partition(b";")[0][:5] or 0)
 
 
 def begun(data: bytes, last: int | None = None) -> int:
-    """How many of the bytes up to ``last`` may begin a code that is not complete, or codes that it cuts short."""
+    """How many of the bytes up to ``last`` may begin an incomplete code, including codes that it cuts short."""
     last = len(data) if last is None else last
     end = first = last
     while last - first < CODE_MOST:

@@ -1,4 +1,4 @@
-"""What a face may use: one console over every backend, and the types it speaks in."""
+"""The interface for faces: one console over every backend, and the types of its methods."""
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of

@@ -39,12 +39,15 @@ from sandbox_console.service.reads.inspection import Inspection
 
 
 class Admission:
-    """Turns an action into a request that the gate can record, and carry out if it is allowed. Changes nothing."""
+    """Turns an action into a request that the gate can record, and carry out if it is allowed. Changes nothing.
+
+    ``policy`` is replaced when the configuration changes.
+    """
 
     def __init__(
         self, fleet: Fleet, inside: Inspection, vault: Vault, shares: FolderGuard, policy: Rules, holds: Holds
     ) -> None:
-        self._fleet, self._inside, self._vault, self._shares, self._policy = fleet, inside, vault, shares, policy
+        self._fleet, self._inside, self._vault, self._shares, self.policy = fleet, inside, vault, shares, policy
         self._holds = holds
 
     async def request(self, action: Action, consent: Consent) -> Request:
@@ -72,7 +75,7 @@ class Admission:
             return held
         capabilities = (await self._fleet.use(*place_of(action))).capabilities()
         injects = self._vault.injects(capabilities)
-        return decide(action, self._policy, capabilities, target=target, injects=injects)
+        return decide(action, self.policy, capabilities, target=target, injects=injects)
 
     def _held(self, action: Action, target: Sandbox | None) -> Deny | None:
         """Why an action is denied on a sandbox in quarantine."""
@@ -85,7 +88,7 @@ class Admission:
 
     async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
         """What is wrong with a spec, by field; empty when nothing is."""
-        found = check.problems(spec, allow_ip=self._policy.egress_ip)
+        found = check.problems(spec, allow_ip=self.policy.egress_ip)
         if unknown := self._vault.undefined(spec.secrets):
             found["secrets"] = f"{unknown[0]!r} is not defined in the config"
         asked = await self._fleet.use(backend, host)
@@ -99,10 +102,10 @@ class Admission:
         match action:
             case Create() | Update():
                 wrong = await self.problems(action.spec, *place_of(action))
-                if target is not None and target.spec is None:  # what another tool chose is not ours to judge
+                if target is not None and target.spec is None:  # another tool's choices are not ours to judge
                     wrong = differing(target, action.spec, wrong)
             case ChangeEgress() | DenyEgress():
-                wrong = rule_problems(action, allow_ip=self._policy.egress_ip)
+                wrong = rule_problems(action, allow_ip=self.policy.egress_ip)
             case Rename() | Fork() | RestoreSnapshot():
                 wrong = {"name": off} if (off := check.name_problem(action.name)) else {}
             case Exec():
@@ -120,5 +123,5 @@ class Admission:
         if target is None or target.spec is None or not target.spec.egress:
             return ""
         asked = await self._fleet.use(target.ref.backend, target.ref.host)
-        spec = structs.replace(target.spec, ports=(str(action.port),))  # the gateway's own is the guest's alone
+        spec = structs.replace(target.spec, ports=(str(action.port),))  # only the guest may use the gateway's own port
         return (await asyncio.to_thread(asked.validate, spec)).get("ports", "")

@@ -43,15 +43,19 @@ async def open_console(
 ) -> AsyncIterator[Console]:
     """A console for as long as the block lasts.
 
-    ``config`` replaces the file and environment; ``backends`` replaces those that are registered.
-    ``read_only`` adds to the policy, ``only_backend`` (a name, or name/host) leaves the others out.
-    ``secrets`` are given by value, for this process only. Raises ConfigError, SecretError.
+    ``config`` replaces the file and the environment; ``backends`` replaces those that are registered. ``read_only``
+    adds to the policy; ``only_backend`` (a name, or name/host) leaves the others out. ``secrets`` are given by value,
+    for this process only. Raises ConfigError, SecretError.
     """
     paths = find_paths(config_file)
+
+    def read() -> Config:
+        refuse_config(paths)
+        return restricted(load(paths, required=config_file is not None), read_only=read_only)
+
     refuse_config(paths)
-    config = config or load(paths, required=config_file is not None)
-    if read_only:
-        config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
+    follows = config is None
+    config = read() if config is None else restricted(config, read_only=read_only)
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
     refuse_strangers("the state folder", paths.state)
@@ -60,20 +64,30 @@ async def open_console(
     hub = Hub()
     fleet = Fleet(found, KnownNames(paths.state / "names"), timeouts(config, found))
     trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
-    console = Console(config, fleet, trail, hub, own, secrets)
+    options = ["--config", str(paths.config_file)] if config_file is not None else []
+    console = Console(config, fleet, trail, hub, own, secrets, options)
+    if follows:
+        console.follow_config(paths.config_file, read)
     try:
         yield console
     finally:
         await console.close()
 
 
+def restricted(config: Config, *, read_only: bool) -> Config:
+    """The configuration, with a policy that forbids every change if ``read_only``."""
+    if not read_only:
+        return config
+    return structs.replace(config, policy=structs.replace(config.policy, read_only=True))
+
+
 def last_names() -> set[str]:
-    """Names of sandboxes as each host last listed them. No host is contacted."""
+    """The names of sandboxes as each host last listed them. No host is contacted."""
     return KnownNames(find_paths().state / "names").every()
 
 
 def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
-    """How long each host may take to answer, in seconds, where ``[backends.NAME] timeout_s`` is set.
+    """How long each host may take to answer, in seconds, if ``[backends.NAME] timeout_s`` is set.
 
     The setting is a number, or a table with a number for each host. Raises ConfigError.
     """
@@ -94,19 +108,19 @@ def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
 
 
 def preload() -> None:
-    """Import what consoles need of every backend here. Nothing is read or opened."""
+    """Import what a console needs of every backend on this machine. Nothing is read or opened."""
     registry.preload()
 
 
 def check_configuration(config_file: Path | None, only_backend: str = "") -> None:
-    """Raise the ConfigError that :func:`open_console` would, for a caller that opens consoles in other processes."""
+    """Raise the ConfigError of :func:`open_console`, for a caller that opens consoles in other processes."""
     paths = find_paths(config_file)
     refuse_config(paths)
     make_backends(load(paths, required=config_file is not None), paths, only_backend)
 
 
 def known_ground(config_file: Path | None = None) -> GuestFolders:
-    """What guests can change, as far as is known without a backend, for a caller that opens files without a console."""
+    """What guests can change, as far as is known without asking backends, for a caller without a console."""
     return shared_folders.everywhere(find_paths(config_file).state).ground()
 
 
@@ -116,7 +130,7 @@ def refuse_config(paths: Paths) -> None:
 
 
 def keep_apart(own: OwnFolders) -> None:
-    """Raise ConfigError for state that a guest can write, and take no program from where one can."""
+    """Raise ConfigError for state that a guest can write, and do not run programs from folders that one can write."""
     known = shared_folders.everywhere(own.state)
     refuse_guests(own, known)
     if known.all and (path := os.environ.get("PATH")):
@@ -124,7 +138,7 @@ def keep_apart(own: OwnFolders) -> None:
 
 
 def own_places(config: Config, paths: Paths) -> OwnFolders:
-    """What no guest may ever have. That includes a file that ``--config`` names, but not the folder it is in."""
+    """The places that no guest may ever have. They include a file that ``--config`` names, but not its folder."""
     state = paths.state
     found = [("the console's state", state), _config_file(paths)]
     found += [("the console's state", one) for one in _links_in(state)]
@@ -138,7 +152,7 @@ def own_places(config: Config, paths: Paths) -> OwnFolders:
 
 
 def _used(config: Config) -> Iterator[tuple[str, Path]]:
-    """What the console runs, or reads to decide what to do."""
+    """What the console runs, or reads to decide what it does."""
     yield from _sockets()
     yield "the console's own program", Path(__file__).parents[1]
     yield "the console's own program", Path(sysconfig.get_path("purelib"))
@@ -177,9 +191,9 @@ def _links_in(state: Path) -> list[Path]:
 
 
 def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]:
-    """The backends that the config turns on, each with its own folder and table. Imports no provider's SDK.
+    """The backends that the config turns on, each with its folder and table. This imports no SDK.
 
-    ``only`` is a name, or name/host, of those to make. Raises ConfigError where there is none.
+    ``only`` is a name, or name/host, of those to make. Raises ConfigError if there are none.
     """
     only_name, _, only_host = only.partition("/")
     wanted = {name: bool(table.get("enabled", True)) for name, table in config.backends.items()}

@@ -23,6 +23,9 @@ from sandbox_console.model import hosts
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
+from sandbox_console.service import alert_options
+from sandbox_console.service.alert_options import AlertOptions
+from sandbox_console.service.config_lines import line_of
 from sandbox_console.service.server_options import ApiOptions, McpOptions, ServeTable, template_problem
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -62,14 +65,14 @@ class TuiOptions(Struct, frozen=True, kw_only=True):
 
 
 class HighlightRule(Struct, frozen=True, kw_only=True):
-    """What to colour in log lines: a regular expression, and how."""
+    """What to colour in log lines: a regular expression, and a style."""
 
     pattern: str
     style: Literal["accent", "ok", "warn", "error", "fatal", "quiet"] = "accent"
 
 
 class LogOptions(Struct, frozen=True, kw_only=True):
-    """The ``[logs]`` table. ``retain`` keeps what was followed of a sandbox's log after the sandbox is removed."""
+    """The ``[logs]`` table. ``retain`` keeps what was followed of a sandbox's log after its removal."""
 
     highlight: dict[str, HighlightRule] = field(default_factory=dict)
     json: bool = True
@@ -102,7 +105,7 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
 
 
 class RecordingOptions(Struct, frozen=True, kw_only=True):
-    """The ``[recording]`` table. Where ``mode`` is ``required`` a shell that cannot be recorded is refused."""
+    """The ``[recording]`` table. If ``mode`` is ``required``, a shell that cannot be recorded is refused."""
 
     mode: Literal["off", "best-effort", "required"] = "off"
     max_mib: AtLeastOne = 64
@@ -120,6 +123,7 @@ class Config(Struct, frozen=True, kw_only=True):
     logs: LogOptions = field(default_factory=LogOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
     recording: RecordingOptions = field(default_factory=RecordingOptions)
+    alerts: AlertOptions = field(default_factory=AlertOptions)
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     api: ApiOptions = field(default_factory=ApiOptions)
     mcp: McpOptions = field(default_factory=McpOptions)
@@ -133,9 +137,9 @@ class Paths(Struct, frozen=True):
     state: Path
 
     def make_private(self) -> None:
-        """Make the state folder, for its owner only. If that fails, reads still work, and the first write says why."""
+        """Make the state folder, for its owner only. If that fails, reads still work; the first write reports it."""
         with contextlib.suppress(OSError):
-            for folder in (*reversed(self.state.parents), self.state):  # of a mode of ours, whatever the umask
+            for folder in (*reversed(self.state.parents), self.state):  # with a mode of our own, whatever the umask
                 if not folder.exists():
                     folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -167,7 +171,7 @@ def find_paths(config_file: Path | None = None) -> Paths:
     try:
         config = Path(named).expanduser() if named else (base or platformdirs.user_config_path(_APP)) / "config.toml"
         state = base / "state" if base else platformdirs.user_state_path(_APP)
-    except RuntimeError:  # of platformdirs from 4.5 on; before that it gave the path with its ~
+    except RuntimeError:  # raised since platformdirs 4.5; before, the path kept its ~
         state = Path()
     if not state.is_absolute():
         raise ConfigError("this user has no home folder to keep state in", hint="set HOME or SANDBOX_CONSOLE_HOME")
@@ -175,34 +179,52 @@ def find_paths(config_file: Path | None = None) -> Paths:
 
 
 def load(paths: Paths, *, required: bool = False) -> Config:
-    """Read the file and the environment. Raises ConfigError that names the file, the key and the nearest known one."""
-    data = _read(paths.config_file, required=required)
+    """Read the file and the environment. Raises ConfigError, with the file, the line, the key and the nearest one."""
+    text = _read(paths.config_file, required=required)
+    data = _parsed(paths.config_file, text)
     where = str(paths.config_file)
     for key, value in _environment().items():
         _put(data, key.lower().split("__"), value)
         where = f"{paths.config_file} with {_PREFIX}{key}"
+    try:
+        return _checked(data, where)
+    except ConfigError as error:
+        if line := line_of(text, error.message.removeprefix(where)):
+            error.message = error.message.replace(where, f"{where}, line {line}", 1)
+            error.args = (error.message,)
+        raise
+
+
+def _checked(data: dict[str, Any], where: str) -> Config:
     _refuse_unknown(data, Config, "", where)
     try:
-        config = msgspec.convert(_renamed(data), Config)
+        config = msgspec.convert(data, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}", hint="docs/configuration.md lists each key and its type") from None
     _check(config, where)
     return config
 
 
-def _read(path: Path, *, required: bool) -> dict[str, Any]:
+def _read(path: Path, *, required: bool) -> str:
     try:
         refuse_strangers("the configuration", path)
-        return tomllib.loads(_bytes(path).decode("utf-8"))
+        return _bytes(path).decode("utf-8")
     except FileNotFoundError:
         if required:
             raise ConfigError(f"{path} is not there", hint="name a config file that exists") from None
-        return {}
+        return ""
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}", hint=f"see its owner and mode: ls -ld {path}"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML, in UTF-8") from None
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML, in UTF-8") from None
 
 
@@ -253,14 +275,15 @@ def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _refuse_unknown(data: Mapping[str, Any], kind: Any, prefix: str, where: str) -> None:
-    hints = typing.get_type_hints(kind)
-    known = {"from" if name == "source" else name for name in hints}
+    types_ = typing.get_type_hints(kind)
+    hints = {one.encode_name: types_[one.name] for one in msgspec.structs.fields(kind)}
+    known = set(hints)
     for key, value in data.items():
         if key not in known:
             near = nearest(key, known)
             hint = f"did you mean {prefix}{near}?" if near else f"known keys: {', '.join(sorted(known))}"
             raise ConfigError(f"{where}: unknown key {prefix}{key}", hint=hint)
-        if not isinstance(value, Mapping) or key not in hints:
+        if not isinstance(value, Mapping):
             continue
         inner = hints[key]
         if _is_table(inner):
@@ -273,20 +296,6 @@ def _refuse_unknown(data: Mapping[str, Any], kind: Any, prefix: str, where: str)
 
 def _is_table(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
-
-
-def _renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """``from`` is a keyword in Python, so the Struct calls it ``source``."""
-    tables = data.get("secrets")
-    if not isinstance(tables, dict):
-        return data
-    rename = {"from": "source"}
-    return data | {
-        "secrets": {
-            name: {rename.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table
-            for name, table in tables.items()
-        }
-    }
 
 
 def _check(config: Config, where: str) -> None:
@@ -305,13 +314,19 @@ def _check(config: Config, where: str) -> None:
         except ValueError as error:
             raise ConfigError(f"{where}: policy.egress: {error}") from None
     _check_logs(config.logs, where)
+    _check_alerts(config, where)
     if config.recording.keep_mib < config.recording.max_mib:
         raise ConfigError(f"{where}: recording.keep_mib is less than recording.max_mib")
 
 
+def _check_alerts(config: Config, where: str) -> None:
+    for place, text, hint in alert_options.problems(config.alerts, config.secrets):
+        raise ConfigError(f"{where}: alerts.{place}: {text}", hint=hint)
+
+
 def _check_logs(options: LogOptions, where: str) -> None:
     for name, rule in options.highlight.items():
-        from sandbox_console.logs.pattern import compile_pattern  # 57 ms of CPU, for the expressions' engine
+        from sandbox_console.logs.pattern import compile_pattern  # 57 ms of CPU, for the engine of regular expressions
 
         try:
             compile_pattern(rule.pattern)

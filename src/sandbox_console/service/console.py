@@ -1,9 +1,10 @@
-"""The console: everything that a face may do, over every backend."""
+"""The console: everything that a face can do, over every backend."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
@@ -13,6 +14,7 @@ from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Action, Exec, OpenShell, Quarantine, Release
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress_advice import advice
 from sandbox_console.model.event import Changed
@@ -24,6 +26,7 @@ from sandbox_console.policy.rules import Decision
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.config import Config
+from sandbox_console.service.config_reload import LIVE, ConfigReload
 from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.holds import Holds
@@ -47,23 +50,26 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
+from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
+from sandbox_console.service.sessions.shell_records import ShellRecords
 
 T = TypeVar("T")
 
 
 class Console:
-    """One console. Made by :func:`sandbox_console.service.open_console`, which closes it as well.
+    """One console. It is made, and closed, by :func:`sandbox_console.service.open_console`.
 
-    Reads go straight to the backends; every change goes through the gate. The console owns what it started:
-    closing a view ends nothing; closing the console cancels what is in flight and records that.
+    Reads go straight to the backends; every change goes through the gate. The console owns what it started. Closing a
+    view ends nothing; closing the console cancels what is in flight and records that.
     """
 
     def __init__(
         self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: OwnFolders | None = None,
-        secrets: Mapping[str, Secret] | None = None,
+        secrets: Mapping[str, Secret] | None = None, options: Sequence[str] = (),
     ) -> None:  # fmt: skip
+        """``options`` are those of the command line by which another process finds the same configuration."""
         self.config = config
         self.hub = hub
         self.fleet = fleet
@@ -83,16 +89,18 @@ class Console:
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
-        gate = Gate(trail, self._vault, hub.publish, config.policy)
+        self._gate = gate = Gate(trail, self._vault, hub.publish, config.policy)
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
         self._sessions = OpenSessions(self.holds)
+        self._lost = LostShells(ShellRecords(state / "shells"), fleet, trail, self._vault, self.recordings, options)
         self._performer = Performer(
             self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
-            self._sessions.end,
+            self._lost, self._sessions.end,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
+        self.reload: ConfigReload | None = None
 
     # Reads
 
@@ -128,17 +136,17 @@ class Console:
     async def find_all(
         self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
     ) -> Sequence[Found | ConsoleError]:
-        """What each NAME means, or why that is not known. Lists each host once for all. See ``Fleet.find``."""
+        """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
         return await self.fleet.find(names, changing=changing, only_answering=only_answering)
 
     async def refuse_held(self, name: str) -> None:
-        """Raise Conflict if a host that does not answer had this name: there would be two when it is back."""
+        """Raise Conflict if a host that does not answer had this name, as there would be two when it is back."""
         for health in await self.fleet.holders(name):
             text = f"{place(health)} does not answer and held {name!r}: {health.reason}"
             raise Conflict(text, hint="choose another name, or give --only-answering")
 
     def tell_once(self, health: BackendHealth) -> bool:
-        """Whether it was not yet reported that a backend cannot work here; from now on it counts as reported."""
+        """Whether it has yet to be reported that a backend cannot work here. From now on it counts as reported."""
         return self.fleet.names.tell_once((health.backend, health.host))
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
@@ -159,7 +167,7 @@ class Console:
         return (await self.fleet.use(backend, host)).capabilities()
 
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
-        """What a backend finds on the machine it works on; empty if it has nothing to check."""
+        """The results of a backend's checks of its machine; empty if it has nothing to check."""
         found = await self.fleet.use(backend, host)
         return await found.diagnose() if isinstance(found, Diagnosable) else ()
 
@@ -171,17 +179,41 @@ class Console:
         return await self._shares.ground()
 
     def watch(self) -> Subscription:
-        """Everything that changes, from the state as it is. Close it when done."""
+        """Subscribe to everything that changes, beginning with the current state. Close it when done."""
         self.denials.start()
         self._asks.start()
+        if self.reload is not None:
+            self.reload.start()
         return self.hub.subscribe()
 
-    def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
-        """Publish samples of these sandboxes, the running ones on screen, all the time, and of the others now and then.
+    def follow_config(self, path: Path, load: Callable[[], Config]) -> None:
+        """Read the configuration again when the file changes, once somebody watches. ``load`` raises ConfigError."""
+        self.reload = ConfigReload(path, load, self.config, self._adopt, self.hub.publish)
 
-        ``rest_soon``: the others are sorted or filtered by their samples, too; see service/reads/stats_sweep.py.
+    def _adopt(self, config: Config) -> None:
+        """Use the parts of a configuration that apply at once."""
+        self.config = structs.replace(self.config, **{name: getattr(config, name) for name in LIVE})
+        self._vault.adopt(config.secrets)
+        self._gate.rules = self._admission.policy = config.policy
+
+    def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
+        """Publish samples of these sandboxes, the running ones on screen, continuously, and of the others at times.
+
+        ``rest_soon`` says that the list is sorted or filtered by samples, so the others are needed too; see
+        service/reads/stats_sweep.py.
         """
         self._stats.show(refs, rest_soon=rest_soon)
+
+    def sample_all(self) -> None:
+        """Publish samples of every running sandbox every few seconds from now on, for rules about them."""
+        self._stats.sample_all()
+
+    async def channel_secret(self, name: str) -> str:
+        """The value of a secret that a channel of ``[alerts]`` names. Raises SecretError, or UsageError for another."""
+        if all(name not in channel.secrets for channel in self.config.alerts.channels.values()):
+            raise UsageError(f"no alert channel uses the secret {name!r}")
+        [found] = await self._vault.resolve([name])
+        return found.value
 
     async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
         """Samples of one sandbox until it stops."""
@@ -190,25 +222,25 @@ class Console:
             yield stats
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of a sandbox's output: the bytes as they were written, but with known secrets masked."""
+        """Batches of a sandbox's output: the bytes as they were written, with known secrets masked."""
         return self._logs.read(ref, query)
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
-        """Actions on record, newest first."""
+        """Recorded actions, newest first."""
         return await self.trail.entries(query)
 
     async def audit_entry(self, seq: int) -> AuditEntry:
-        """One action on record. Raises NotFound."""
+        """One recorded action. Raises NotFound."""
         return await self.trail.entry(seq)
 
     async def verify(self) -> Verification:
-        """Walk the audit log's chain."""
+        """Verify the chain of the audit log."""
         return await self.trail.verify()
 
     # Before a change
 
     async def targets(self) -> Sequence[tuple[str, str]]:
-        """Where a sandbox can be made now: (backend, host), the default first."""
+        """Where a sandbox can currently be made: (backend, host), the default first."""
         known = list(self.hub.health.values()) if self._watcher.running else await self.health()
         healthy = [(health.backend, health.host) for health in known if health.ok]
         return sorted(healthy, key=lambda key: key[0] != self.config.backend)
@@ -230,7 +262,7 @@ class Console:
         return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
-        """What a spec may not intend: secrets that nothing restricts to their hosts, and egress that is too wide."""
+        """Warnings about a spec: secrets that nothing restricts to their hosts, and egress that is too wide."""
         return [*self.secrets.notes(spec, backend, host), *advice(spec.egress)]
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
@@ -269,13 +301,19 @@ class Console:
         """Open a shell through the gate; its end is noted when it is closed."""
         return await self._begin(self._shell(request, consent))
 
+    async def end_lost_shells(self) -> int:
+        """End shells whose console was killed, and note their ends. Returns how many; looks once for each console."""
+        return 0 if self.read_only else await shielded(self._lost.look())
+
     async def _shell(self, request: OpenShell, consent: Consent) -> ShellSession:
+        if not self.read_only:
+            self._lost.look()
         session = await self._performer.shell(request, consent)
         self._sessions.add(session)
         return session
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start work that goes on when its caller is cancelled, until the console is closed. Raises UsageError then."""
+        """Start work that goes on if its caller is cancelled. Raises UsageError if the console is closed."""
         try:
             self.fleet.need_open()
         except UsageError:
@@ -292,6 +330,9 @@ class Console:
             task.cancel()
         await asyncio.gather(*self._operations, return_exceptions=True)
         await self._sessions.close()
+        await self._lost.close()
+        if self.reload is not None:
+            await self.reload.close()
         await self._stats.close()
         await self._watcher.close()
         await self._asks.close()
@@ -303,5 +344,5 @@ class Console:
             await self.trail.close()
 
     async def _look(self, action: Exec, io: ExecIO) -> ActionResult:
-        """Run a command whose output is shown to nobody, so that it is not masked. The scan for leaks uses it."""
+        """Run a command whose output is not shown, and therefore not masked. The scan for leaks uses it."""
         return await self._performer.perform(action, Consent(), io, Operation(action), Redactor())

@@ -22,13 +22,13 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.config import find_paths, load
 
 LOG_S = 10.0
-"""How long to wait for the log before a sandbox is ended without it, which is then recorded later."""
+"""How long to wait for the log before a sandbox is ended without it. The end is then recorded later."""
 
 _LOG_FAILS = (AuditUnavailable, TimeoutError)
 
 
 def main(backend: str, host: str, folder: str, engine: str, lock: int) -> int:
-    """Hold one engine's sandboxes to their lifetimes. ``lock`` proves that no other process does."""
+    """Hold one engine's sandboxes to their time limits. ``lock`` proves that no other process does."""
     os.set_inheritable(lock, False)
     os.umask(0o077)
     for signum in (signal.SIGINT, signal.SIGHUP):
@@ -59,7 +59,7 @@ def _log_beside(backend: str, folder: Path) -> Path | None:
 
 
 class Recorder:
-    """Records ends. The log is open only while one is written, so that it is rotated and cleaned as usual."""
+    """Records ends. The log is open only while one is written, so that it can be rotated as usual."""
 
     def __init__(self, path: Path | None, actor: str) -> None:
         self._path, self._actor = path, actor

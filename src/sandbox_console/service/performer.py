@@ -1,10 +1,12 @@
-"""Carries out an action: checked, recorded by the gate, done by a backend, and undone if nobody would learn of it."""
+"""Carries out an action: checks it, has the gate record it and a backend do it, and undoes it if its result is lost."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from secrets import token_hex
 from typing import Any
 
 from msgspec import structs
@@ -46,7 +48,9 @@ from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard
 from sandbox_console.service.reads.name_changes import note_after, note_before
 from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.shell import ShellSession
+from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord
 
 NoteEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -56,9 +60,9 @@ class Performer:
 
     def __init__(
         self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
-        recordings: Recordings, holds: Holds, end_sessions: EndSessions,
+        recordings: Recordings, holds: Holds, lost: LostShells, end_sessions: EndSessions,
     ) -> None:  # fmt: skip
-        self._holds, self._end_sessions = holds, end_sessions
+        self._holds, self._lost, self._end_sessions = holds, lost, end_sessions
         self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
         self._vault, self._shares, self._recordings = vault, shares, recordings
 
@@ -82,7 +86,7 @@ class Performer:
         try:
             return await self._gate.run(request, effect, _row_end)
         except asyncio.CancelledError:
-            for ref in made:  # it existed already, and nobody had learned of it
+            for ref in made:  # it was made, but nobody knows of it
                 await run_to_completion(self._take_back(ref))
             raise
         finally:
@@ -128,7 +132,7 @@ class Performer:
 
         try:
             return await self._gate.run(request, effect, lambda made: (Outcome.OK, _opened(made), ""))
-        except BaseException:  # nobody got the session, so nobody else would end it
+        except BaseException:  # the caller has no session, so nobody else would end it
             for session in opened:
                 await session.close()
             raise
@@ -139,29 +143,38 @@ class Performer:
         backend = await self._fleet.use(action.ref.backend, action.ref.host)
         name = request.target.name if request.target else ""
         recorder = await self._recordings.begin(action, name, permit.audit_id)
+        action = structs.replace(action, mark=token_hex(16))
+        recording = recorder.path.stem if recorder is not None else ""
+        record = ShellRecord(
+            audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._trail.actor,
+            began=time.time(), user=action.user, mark=action.mark, recording=recording,
+        )  # fmt: skip
+        held = await self._lost.hold(record)
         try:
             terminal = await backend.shell(permit, action, secrets)
         except BaseException:
             if recorder is not None:
                 await run_to_completion(recorder.discard())
+            await run_to_completion(self._lost.forget(held))
             raise
-        note_end = self._note_end(permit, request)
+        note_end = self._note_end(permit, request, held)
         session = ShellSession(
             action, permit.audit_id, terminal, self._vault.redactor, note_end, recorder, self._recordings
         )
         session.without = tuple(_lacking(request.target, secrets))
         return session
 
-    def _note_end(self, permit: Permit, request: Request) -> NoteEnd:
+    def _note_end(self, permit: Permit, request: Request, held: HeldRecord | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
             journal = await self._trail.journal()
             told = masked(body, self._vault.redactor.text)
             await journal.note(permit, request.backend, str(ref_of(request.action)), told)
+            await self._lost.forget(held)
 
         return note
 
     async def _take_back(self, ref: SandboxRef) -> None:
-        """Remove what a create has made that was cancelled after its last step; this is recorded as a removal."""
+        """Remove the sandbox of a create that was cancelled after its last step. This is recorded as a removal."""
         action = Remove(ref, force=True)
         backend = await self._fleet.use(ref.backend, ref.host)
 
@@ -171,11 +184,11 @@ class Performer:
             note_after(self._fleet.names, action)
             return ActionResult(permit.audit_id, ref)
 
-        with suppress(ConsoleError):  # the cancellation is what is reported
+        with suppress(ConsoleError):  # only the cancellation is reported
             await self._gate.run(Request(action, ref.backend, None, Allow()), effect, _row_end)
 
     async def _give_workspace(self, request: Request) -> None:
-        """Refuse a workspace that no guest may have by now; note an allowed one before it is given."""
+        """Refuse a workspace that no guest may have, and store an allowed one before it is given."""
         action, spec = request.action, _spec_of(request)
         if spec is None:
             return

@@ -1,4 +1,4 @@
-"""What programs may do over HTTP and MCP: the tables ``[api]``, ``[mcp]`` and ``[templates.NAME]``."""
+"""Options for what programs may do over HTTP and MCP: the tables ``[api]``, ``[mcp]`` and ``[templates.NAME]``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ServeTable(Struct, frozen=True, kw_only=True):
 
 
 class McpOptions(Struct, frozen=True, kw_only=True):
-    """The ``[mcp]`` table: the tools there are, the templates to create from, and which sandboxes are seen.
+    """The ``[mcp]`` table: the available tools, the templates to create from, and the visible sandboxes.
 
     ``labels`` are ``KEY=VALUE`` pairs. A sandbox must have all of them to be seen; those that a tool creates get them.
     """

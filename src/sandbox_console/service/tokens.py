@@ -1,4 +1,4 @@
-"""Tokens for callers that are not at this machine's command line (the page, the HTTP API and MCP), in one file.
+"""Stores tokens for callers from elsewhere than the command line: the web page, the HTTP API and MCP.
 
 A token is 256 random bits, so its SHA-256 is stored and not a slow hash such as Argon2: nobody can guess 256 bits,
 however fast the guesses are, while 50 ms of Argon2 for each call would let anybody who sends wrong tokens keep the

@@ -1,8 +1,8 @@
-"""The Python API without asyncio: the same names and meanings. Each call returns when it is done.
+"""The Python API without asyncio, with the same names and meanings. Each call returns when it is done.
 
-Every call is carried out by one loop in one thread of its own, so it may come from any thread, also from inside a
-running loop, which it holds up meanwhile. A console that is open when the interpreter ends is closed then. After a
-``fork`` the child opens its own: what its parent opened is an error there.
+One event loop, in a thread of its own, carries out every call. Calls may thus come from any thread, even from inside a
+running loop, which they block meanwhile. Consoles that are open when the interpreter exits are closed. After a
+``fork``, the child must open its own console; using one that its parent opened is an error.
 """
 
 from sandbox_console.sync.console import Console, open_console

@@ -69,19 +69,19 @@ class Console:
         return Held(self._loop, inner, lambda made: SandboxHandle(self._loop, made))
 
     def sandbox(self, name: str | SandboxRef, *, consent: Consent = Consent()) -> SandboxHandle:  # noqa: B008 - frozen
-        """A sandbox that is there, by name or ref. See :meth:`sandbox_console.Console.sandbox`."""
+        """An existing sandbox, by name or ref. See :meth:`sandbox_console.Console.sandbox`."""
         return SandboxHandle(self._loop, self._loop.run(lambda: self._inner.sandbox(name, consent=consent)))
 
     def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """All sandboxes now, and the health of each queried backend: one that does not answer is no empty list."""
+        """All sandboxes, and the health of each queried backend, which tells an empty list from a failed query."""
         return self._loop.run(lambda: self._inner.list(backend))
 
     def health(self) -> Sequence[BackendHealth]:
-        """Every backend's health, queried now."""
+        """The health of every backend, queried now."""
         return self._loop.run(self._inner.health)
 
     def perform(self, action: Action, *, consent: Consent = Consent()) -> ActionResult:  # noqa: B008 - frozen
-        """Carry any action out to its end. Raises what went wrong."""
+        """Carry out an action to its end. Raises the error if it fails."""
 
         async def done() -> ActionResult:
             return await ended(self._inner.perform(action, consent=consent))
@@ -89,13 +89,13 @@ class Console:
         return self._loop.run(done)
 
     def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
-        """Open a shell on a PTY. Raises Conflict if the sandbox does not run."""
+        """Open a shell on a PTY. Raises Conflict if the sandbox is not running."""
         return ShellSession(self._loop, self._loop.run(lambda: self._inner.shell(request, consent=consent)))
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> Iterator[Sequence[LogItem]]:
-        """Batches of a sandbox's output, known secrets masked."""
+        """Batches of a sandbox's output, with known secrets masked."""
         return each(self._loop, self._inner.logs(ref, query))
 
     def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
-        """Actions on record, newest first."""
+        """Recorded actions, newest first."""
         return self._loop.run(lambda: self._inner.history(query))

@@ -1,4 +1,4 @@
-"""The one event loop, in its own thread, that runs what synchronous callers request."""
+"""The event loop, in a thread of its own, that carries out the calls of synchronous callers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 Ending = Callable[[], Coroutine[Any, Any, None]]
 
 _END_S = 30.0
-"""How long the end of the interpreter waits for the consoles that are still open."""
+"""How long the exit of the interpreter waits for open consoles."""
 
 
 class Loop:
-    """A thread with an event loop, for one process; a child of a fork gets another one."""
+    """A thread with an event loop, for one process. A forked child gets another one."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -32,9 +32,9 @@ class Loop:
         self._over = False
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Carry it out and give what it gives. Interrupted (Ctrl+C), it is cancelled, and its end waited for.
+        """Run a coroutine and return its result. If interrupted (Ctrl+C), cancel it and wait for its end.
 
-        Raises UsageError from the loop's own thread, in the child of a fork, and when the interpreter is ending.
+        Raises UsageError in the loop's own thread, in a forked child, and when the interpreter is exiting.
         """
         self._refuse()
         future = asyncio.run_coroutine_threadsafe(_done(work), self._loop)
@@ -62,21 +62,21 @@ class Loop:
             )
 
     def keep(self, key: object, ending: Ending) -> None:
-        """Know how to close what was opened, should the interpreter end before it is."""
+        """Remember how to close something, in case the interpreter exits before it is closed."""
         self._endings[key] = ending
 
     def close(self, key: object) -> None:
-        """Close what was kept. Does nothing if that is done, or in the child of a fork, which does not own it."""
+        """Close something. Does nothing if it is closed, or in a forked child, which does not own it."""
         if os.getpid() == self.pid and not self._over and (ending := self._endings.pop(key, None)):
             self.run(ending)
 
     def end(self) -> None:
-        """Close what is open, then end the thread."""
+        """Close everything that is open, then end the thread."""
         if self._over or os.getpid() != self.pid:
             return
         self._over = True
         for ending in list(self._endings.values()):
-            with suppress(Exception):  # the interpreter ends whatever became of it
+            with suppress(Exception):  # the interpreter exits in any case
                 asyncio.run_coroutine_threadsafe(ending(), self._loop).result(_END_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_END_S)
@@ -100,12 +100,15 @@ def current() -> Loop:
 
 
 def _before_exit(end: Callable[[], None]) -> None:
-    """Call it while threads can still be started: ``atexit`` comes after the pools of concurrent.futures have ended."""
+    """Call a function at exit while threads can still be started.
+
+    ``atexit`` runs too late, after the pools of concurrent.futures have ended.
+    """
     getattr(threading, "_register_atexit", atexit.register)(end)
 
 
 def _renew_lock() -> None:
-    """In the child of a fork: another thread of the parent may have held it."""
+    """Replace the lock in a forked child, as another thread of the parent may have held it."""
     global _lock  # noqa: PLW0603 - there is one loop a process, and one lock for it
     _lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""What ``.get()`` opens, and ``with`` opens and closes."""
+"""Resources that ``.get()`` opens, and that ``with`` opens and closes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A = TypeVar("A")
 
 
 class Held(Generic[T]):
-    """``with`` gives the thing and ends it with the block; ``get()`` gives it, and it lives on."""
+    """A resource to be opened. ``with`` closes it at the end of the block; ``get()`` leaves it open."""
 
     def __init__(self, loop: Loop, inner: async_resource.Held[A], wrap: Callable[[A], T]) -> None:
         self._loop = loop
@@ -22,7 +22,7 @@ class Held(Generic[T]):
         self._exit: Callable[[], None] = lambda: loop.run(inner.__aexit__)
 
     def get(self) -> T:
-        """Make it; it is yours to end."""
+        """Open the resource. The caller closes it."""
         return self._get()
 
     def __enter__(self) -> T:

@@ -28,12 +28,12 @@ class SandboxHandle:
 
     @property
     def ref(self) -> SandboxRef:
-        """Where it is."""
+        """The sandbox's reference."""
         return self._inner.ref
 
     @property
     def name(self) -> str:
-        """What it was called when the handle was made."""
+        """The sandbox's name when the handle was made."""
         return self._inner.name
 
     def __repr__(self) -> str:
@@ -73,28 +73,28 @@ class SandboxHandle:
         user: str | None = None,
         timeout_s: float | None = None,
     ) -> RunningCommand:
-        """Run a command and read it as it runs: ``with box.stream("make") as running``, then ``for``."""
+        """Run a command and read its output as it runs: ``with box.stream("make") as running``, then ``for``."""
 
         async def made() -> library.RunningCommand:
             return self._inner.stream(
                 command, stdin=stdin, env=env, workdir=workdir, user=user, timeout_s=timeout_s
-            )  # its queue is the loop's
+            )  # its queue belongs to the loop
 
         return RunningCommand(self._loop, self._loop.run(made))
 
     def shell(
         self, *, shell: str | None = None, user: str | None = None, cols: int = 80, rows: int = 24, record: bool = False
     ) -> Held[ShellSession]:
-        """A shell on a PTY: ``with`` closes it, ``get()`` leaves that to you."""
+        """Open a shell on a PTY. ``with`` closes it; after ``get()``, close it yourself."""
         inner = self._inner.shell(shell=shell, user=user, cols=cols, rows=rows, record=record)
         return Held(self._loop, inner, lambda session: ShellSession(self._loop, session))
 
     def read_file(self, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """A file's bytes, whole. Raises NotFound, Conflict for what is no file, UsageError for a larger one."""
+        """The contents of a file. Raises NotFound; Conflict if it is not a file; UsageError if it is too large."""
         return self._loop.run(lambda: self._inner.read_file(path, max_bytes=max_bytes))
 
     def write_file(self, path: str, data: bytes | str, *, mode: int = 0o644) -> None:
-        """Write a file whole; the folders above it are made, a file that is there is replaced. Raises Conflict."""
+        """Write a whole file, replacing an existing one. Missing parent folders are made. Raises Conflict."""
         self._loop.run(lambda: self._inner.write_file(path, data, mode=mode))
 
     def mkdir(self, path: str, *, mode: int = 0o755) -> None:
@@ -108,27 +108,30 @@ class SandboxHandle:
     def logs(
         self, *, follow: bool = False, tail: int | None = None, since: float | None = None, until: float | None = None
     ) -> Iterator[LogItem]:
-        """What the main process wrote, known secrets masked; ``since`` and ``until`` are seconds since the epoch."""
+        """The output of the main process, with known secrets masked.
+
+        ``since`` and ``until`` are seconds since the epoch.
+        """
         return each(self._loop, self._inner.logs(follow=follow, tail=tail, since=since, until=until))
 
     def ports(self) -> Sequence[PublishedPort]:
-        """Its ports, and the address on this host for each; empty while it does not run."""
+        """The published ports, with the address on this host for each; empty while the sandbox is not running."""
         return self._loop.run(self._inner.ports)
 
     def start(self) -> None:
-        """Start it. Does nothing if it runs."""
+        """Start the sandbox. Does nothing if it is running."""
         self._loop.run(self._inner.start)
 
     def stop(self, *, grace_s: float = 10.0) -> None:
-        """SIGTERM to the main process, SIGKILL to all after ``grace_s`` seconds."""
+        """Send SIGTERM to the main process, and SIGKILL to every process after ``grace_s`` seconds."""
         self._loop.run(lambda: self._inner.stop(grace_s=grace_s))
 
     def restart(self, *, grace_s: float = 10.0) -> None:
-        """Stop it, then start it."""
+        """Stop the sandbox, then start it."""
         self._loop.run(lambda: self._inner.restart(grace_s=grace_s))
 
     def kill(self, signal: str = "SIGKILL") -> None:
-        """Send the main process a signal; SIGKILL ends the whole sandbox."""
+        """Send a signal to the main process. SIGKILL ends the whole sandbox."""
         self._loop.run(lambda: self._inner.kill(signal))
 
     def pause(self) -> None:
@@ -136,15 +139,21 @@ class SandboxHandle:
         self._loop.run(self._inner.pause)
 
     def resume(self) -> None:
-        """Thaw what ``pause`` froze."""
+        """Thaw the processes that ``pause`` froze."""
         self._loop.run(self._inner.resume)
 
     def remove(self, *, force: bool = False) -> None:
-        """Remove it and what the backend keeps of it; with ``force`` even if it runs. Raises Conflict, NotFound."""
+        """Remove the sandbox and what the backend stores for it.
+
+        With ``force`` it may be running. Raises Conflict, NotFound.
+        """
         self._loop.run(lambda: self._inner.remove(force=force))
 
     def wait(self, *, timeout_s: float | None = None) -> Exit:
-        """Wait until it has ended, and return how. Raises TimedOut after ``timeout_s`` seconds, NotFound when gone."""
+        """Wait until the sandbox has ended, and return how.
+
+        Raises TimedOut after ``timeout_s`` seconds, NotFound if the sandbox is gone.
+        """
         return self._loop.run(lambda: self._inner.wait(timeout_s=timeout_s))
 
 
@@ -165,7 +174,7 @@ class RunningCommand:
         return each(self._loop, aiter(self._inner))
 
     def result(self) -> ExecResult:
-        """How the command ended. Waits for its end; output that nobody has read is dropped, so that it can end."""
+        """Wait for the command's end, and return how it ended. Unread output is dropped, so that it can end."""
         return self._loop.run(self._inner.result)
 
 
@@ -176,11 +185,11 @@ class ShellSession:
         self._loop, self._inner = loop, inner
 
     def read(self) -> bytes:
-        """The next bytes, known secrets masked; empty at the end."""
+        """The next bytes, with known secrets masked; empty at the end."""
         return self._loop.run(self._inner.read)
 
     def write(self, data: bytes) -> None:
-        """Type bytes."""
+        """Send bytes as typed input."""
         self._loop.run(lambda: self._inner.write(data))
 
     def resize(self, cols: int, rows: int) -> None:
@@ -188,16 +197,16 @@ class ShellSession:
         self._loop.run(lambda: self._inner.resize(cols, rows))
 
     def wait(self) -> Exit:
-        """How the shell ended."""
+        """Wait until the shell has ended, and return how."""
         return self._loop.run(self._inner.wait)
 
     def close(self) -> None:
-        """End the shell and all that it started, and note it. Safe to call twice."""
+        """End the shell and all that it started, and record its end. Safe to call twice."""
         self._loop.run(self._inner.close)
 
 
 def each(loop: Loop, items: AsyncIterator[T]) -> Iterator[T]:
-    """An asynchronous iterator as a plain one; who leaves it early ends it."""
+    """An asynchronous iterator as a plain one. Leaving the loop early ends it."""
     try:
         while True:
             try:
@@ -208,5 +217,5 @@ def each(loop: Loop, items: AsyncIterator[T]) -> Iterator[T]:
     finally:
         close = getattr(items, "aclose", None)
         if close is not None:
-            with suppress(Exception):  # collected when the interpreter ends: then there is nothing to close any more
+            with suppress(Exception):  # collected at interpreter exit, when nothing is left to close
                 loop.run(close)

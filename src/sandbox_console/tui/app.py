@@ -18,6 +18,7 @@ from textual.screen import Screen
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Update, ref_of
+from sandbox_console.model.event import ConfigChanged
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui.actions.outcome import ended_words
 from sandbox_console.tui.app_parts import Told
@@ -117,8 +118,21 @@ class ConsoleApp(PageActions):
     def on_arrived(self, message: Arrived) -> None:
         self.fleet = reduce(self.fleet, message.events)
 
-    def watch_fleet(self, state: FleetState) -> None:
+    def watch_fleet(self, before: FleetState, state: FleetState) -> None:
         self.main.show(state)
+        if state.config is not before.config:
+            self._tell_config(state.config)
+
+    def _tell_config(self, config: ConfigChanged) -> None:
+        if config.problem:
+            text = f"{config.problem}. The one before stays in force."
+            self.notify(text, title="configuration", severity="error", timeout=15)
+        elif config.now or config.later:
+            later = f"From the next start on: {', '.join(config.later)}." if config.later else ""
+            now = f"In force now: {', '.join(config.now)}." if config.now else ""
+            self.notify(" ".join(filter(None, (now, later))), title="configuration read again")
+        else:
+            self.notify("It can be used again, and nothing in it differs.", title="configuration")
 
     # --- up: requests to the console
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_console.crash_guard import guard
 from sandbox_console.model.pastes import GuardedParser
 from sandbox_console.service import Console, open_console
 from sandbox_console.tui.base.end_signals import ended_by_signals
@@ -24,16 +27,25 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
     """Do what :func:`sandbox_console.tui.run_tui` does, on a running loop."""
     opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend)
     async with opened as console:
+        on_terminal = os.isatty(0)
+        guard.hold_terminal()
         console.watch().close()  # the backends answer while a thread imports the app and leaves the loop free
         console.shipper.start()
         app = (await asyncio.to_thread(_app_class))(console)
         settling = freeze_soon()
+        lost = asyncio.create_task(console.end_lost_shells())
         try:
             with ended_by_signals(app):
                 await app.run_async()
+        except OSError:  # what it says at its end cannot be printed
+            if not on_terminal or os.isatty(0):
+                raise
         finally:
+            guard.terminal_restored()
             settling.cancel()
-        return app.return_code or 0
+            lost.cancel()
+        hung_up = on_terminal and not os.isatty(0)  # reading a closed window may fail before its SIGHUP comes
+        return 128 + signal.SIGHUP if hung_up else app.return_code or 0
 
 
 def _app_class() -> type[ConsoleApp]:

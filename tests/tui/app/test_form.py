@@ -73,7 +73,7 @@ async def test_escape_on_a_changed_form_asks_and_on_another_closes(run_app, fake
         await fill(app, pilot, cpus="3")
         await pilot.press("escape")
         await until(pilot, on(app, ConfirmScreen))
-        assert {"Go on", "Discard"} == {str(one.label) for one in app.screen.query(Button)}
+        assert {"Go on", "Keep it", "Discard"} == {str(one.label) for one in app.screen.query(Button)}
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is form)
         assert form.query_one("#field-cpus", Input).value == "3"

@@ -61,7 +61,7 @@ class Abilities:
         return Attached(logs.read(record.folder, query, lambda: self._live(ref.id)), lambda: self._end_of(ref))
 
     async def _end_of(self, ref: SandboxRef) -> Exit:
-        """How the main process ended; the supervisor writes it down a moment after the output's end."""
+        """How the main process ended. The supervisor writes it to disk a moment after the output ends."""
         while True:
             record = await self._record(ref)
             if not record.status.live:

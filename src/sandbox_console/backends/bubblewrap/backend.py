@@ -50,7 +50,7 @@ from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState,
 from sandbox_console.model.spec import SandboxSpec
 
 _LAST_S = 2.0
-Listing = list[Sandbox]  # inside the class `list` is the method
+Listing = list[Sandbox]  # inside the class, `list` is the method
 
 
 class BubblewrapBackend(Abilities):
@@ -93,7 +93,7 @@ class BubblewrapBackend(Abilities):
         found = [binary.diagnosis(self._bwrap)] if isinstance(self._bwrap, binary.Bwrap) else []
         try:
             return [*found, syscall_filter.diagnosis(self._store.all())]
-        except (BackendError, OSError):  # the backend's health reports it
+        except (BackendError, OSError):  # health() reports the error
             return found
 
     # -- reading
@@ -116,7 +116,7 @@ class BubblewrapBackend(Abilities):
     def _inspect(self, ref: SandboxRef) -> Sandbox:
         try:
             record = self._store.get(ref.id)
-        except Damaged as error:  # what is left of it can be inspected and removed
+        except Damaged as error:  # what is left of it can still be inspected and removed
             record = error.record
         return translate.sandbox(record, self._limiter, self._options)
 
@@ -152,7 +152,7 @@ class BubblewrapBackend(Abilities):
         try:
             return SandboxRef(self.name, self.host, await shielded(making))
         except asyncio.CancelledError:
-            if await wait_until_done(making) is None:  # its caller never got the id: it must not keep the name
+            if await wait_until_done(making) is None:  # the caller never got the id, so it must not keep the name
                 record = self._store.get(making.result())
                 await wait_until_done(asyncio.ensure_future(asyncio.to_thread(self._remove, record)))
             raise
@@ -180,7 +180,7 @@ class BubblewrapBackend(Abilities):
 
     @staticmethod
     def _check_image(record: Record) -> None:
-        """Raises BackendError if the image that it was made from is gone, or lacks its user."""
+        """Raise BackendError if the sandbox's image is gone, or lacks its user."""
         try:
             jail.home_of(record.spec)
         except ValueError as error:
@@ -197,7 +197,7 @@ class BubblewrapBackend(Abilities):
         return self._bwrap
 
     async def _working(self) -> binary.Bwrap:
-        """The program that starts sandboxes: looked for when one is made, as the search itself makes one."""
+        """The program that starts sandboxes. The search waits until one is needed, as it makes a sandbox itself."""
         found = self._bwrap or await self._look()
         if isinstance(found, binary.NoBwrap):
             raise BackendUnreachable(found.reason, hint=found.hint)
@@ -230,7 +230,7 @@ class BubblewrapBackend(Abilities):
             await self._ask(await self._running(ref), {"op": "signal", "signal": number})
 
     async def _ended(self, ref: SandboxRef, request: dict[str, Any]) -> None:
-        """Request the end, and return when it has come."""
+        """Request the end of a sandbox, and return when it has ended."""
         record = await self._record(ref)
         if not record.status.live:
             return
@@ -264,7 +264,7 @@ class BubblewrapBackend(Abilities):
 
     async def _freeze(self, ref: SandboxRef, *, frozen: bool) -> None:
         record = await self._running(ref)
-        if (record.status is Status.PAUSED) is frozen:  # a conflict on Docker, too
+        if (record.status is Status.PAUSED) is frozen:  # a conflict with Docker, too
             raise Conflict(f"{record.spec.name} is {'already' if frozen else 'not'} paused")
         await self._ask(record, {"op": "freeze", "frozen": frozen})
 
@@ -299,7 +299,7 @@ class BubblewrapBackend(Abilities):
         await asyncio.to_thread(self._remove, record)
 
     async def _end_damaged(self, record: Record) -> None:
-        """End what still runs of a sandbox: its supervisor answers whatever its files say."""
+        """End what is still running of a damaged sandbox. Its supervisor answers, whatever its files say."""
         if await asyncio.to_thread(held, record.folder):
             await self._ask(record, {"op": "signal", "signal": signals.SIGKILL})
 
@@ -315,7 +315,7 @@ class BubblewrapBackend(Abilities):
 
     @staticmethod
     def _sweep(record: Record) -> None:
-        """Remove what a supervisor that was killed could not clean up."""
+        """Remove what a killed supervisor could not clean up."""
         folders = record.raw.get("cgroups") or {}
         if folders:
             group = Group(record.raw.get("cgroup_version", 1), dict(folders))
@@ -358,7 +358,7 @@ class BubblewrapBackend(Abilities):
     async def egress_folder(self, ref: SandboxRef) -> Path | None:
         return egress.records_folder(await self._record(ref))
 
-    # -- entering
+    # -- commands and shells
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
         record = await self._running(request.ref)

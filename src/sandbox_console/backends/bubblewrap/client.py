@@ -18,14 +18,14 @@ _CONNECT_S = 5.0
 
 
 class Connection:
-    """One request and its answers. Closing it ends a command that still runs."""
+    """One request and its answers. Closing it ends a command that is still running."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
 
     @classmethod
     async def open(cls, folder: Path, name: str) -> Connection:
-        """Connect. Raises Conflict if nobody listens: the sandbox does not run."""
+        """Connect. Raises Conflict if nobody listens, so that the sandbox is not running."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sock.setblocking(False)
         until = asyncio.get_running_loop().time() + _CONNECT_S
@@ -47,7 +47,7 @@ class Connection:
         wire.send(self._sock, message, tuple(fds))
 
     def request(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a command to start: in memory, as it may be long and holds secrets."""
+        """Request the start of a command, passed in a memfd, as it may be long and contains secrets."""
         memory = wire.to_memfd("request", json.dumps(message).encode())
         try:
             wire.send(self._sock, {"op": "exec"}, (memory, *fds))
@@ -63,7 +63,7 @@ class Connection:
                 await readable([self._sock.fileno()])
 
     async def answer(self) -> dict[str, Any]:
-        """The next message. Raises BackendError for an error or the end."""
+        """The next message. Raises BackendError if it is an error, or at the end."""
         message, fds = await self.receive()
         for fd in fds:
             os.close(fd)
@@ -80,7 +80,7 @@ class Connection:
 
 def _connect(sock: socket.socket, folder: Path) -> None:
     fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:  # an address holds 107 bytes, and a state folder's path may be longer
+    try:  # a socket's address is limited to 107 bytes, and a state folder's path may be longer
         sock.connect(f"/proc/self/fd/{fd}/sock")
     finally:
         os.close(fd)
@@ -117,6 +117,6 @@ async def writable(fd: int, waits: set[asyncio.Future[None]] | None = None) -> N
 
 
 def wake(ready: asyncio.Future[None]) -> None:
-    """Resolve a wait."""
+    """Wake a waiter by resolving its future."""
     if not ready.done():
         ready.set_result(None)

@@ -24,7 +24,7 @@ _PROGRAM = Path(egress.__file__).with_name("__main__.py")
 
 
 def variables(spec: SandboxSpec) -> dict[str, str]:
-    """The variables that point every command to the gateway; none without a network."""
+    """The variables that point every command to the gateway; empty without a network."""
     return policy.variables(f"http://127.0.0.1:{PORT}") if spec.egress else {}
 
 
@@ -38,13 +38,13 @@ def prepare(record: Record, options: Options) -> dict[str, Any] | None:
     if not record.spec.egress:
         return None
     gateway_rules.prepare(folder(record), record.spec.name, record.spec.egress, options.egress_hosts)
-    # A user of its own: neither the guest, which is another user, nor another sandbox's gateway can touch it.
+    # The gateway has a user of its own, so neither the guest nor another sandbox's gateway can touch it.
     uid = None if record.uid is None else record.uid + options.uid_count
     return {"program": str(_PROGRAM), "folder": str(folder(record)), "uid": uid}
 
 
 def renamed(record: Record, name: str) -> None:
-    """Write the new name into the rules, if a start has created them."""
+    """Write the sandbox's new name into the rules, if a start has created them."""
     if record.spec.egress and folder(record).is_dir():
         gateway_rules.rename(folder(record), name)
 
@@ -96,7 +96,7 @@ def records_folder(record: Record) -> Path | None:
 
 
 def records(record: Record, since: float | None, following: bool) -> AsyncGenerator[EgressRecord, None]:
-    """The decisions on record."""
+    """The recorded decisions of a sandbox's gateway."""
     return tail.follow(folder(record) / "records", since, following)
 
 

@@ -13,7 +13,7 @@ from sandbox_console.model.guest import Happening
 
 
 async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:
-    """Oldest first; following ends when the sandbox is removed."""
+    """The events of a sandbox, oldest first. Following ends when the sandbox is removed."""
     watching = notify.Folders(notify.EVENTS, poll_s=1.0) if follow else None
     told: set[str] = set()
     try:

@@ -1,7 +1,7 @@
 """The program that reads and writes a sandbox's files, run as ``python -I -S -X utf8 file_helper.py FD``.
 
-FD is the descriptor of its order, which is in memory. Before it looks at any path it becomes the sandbox's user and
-joins the sandbox's mount namespace, or changes its root if the sandbox does not run: so a guest's link leads nowhere
+FD is the descriptor of its order, which is in memory. Before it looks at any path, it becomes the sandbox's user and
+joins the sandbox's mount namespace, or changes its root if the sandbox is not running. So a guest's link leads nowhere
 else. It stays outside the PID namespace, so no guest sees or signals it. Answers are JSON lines on stdout, a tar goes
 through stdout or stdin, and the reason for a failure is one JSON object on stderr.
 """
@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 _CHUNK = 1 << 20
 _HOLE = 64 * 1024
-"""How many bytes of zeros are not written: a hole is left instead."""
-_KERNELS = ("/dev", "/proc", "/sys")  # not files: what a tar of the whole root leaves out
+"""Blocks of this many zero bytes are not written: a hole is left instead."""
+_KERNELS = ("/dev", "/proc", "/sys")  # left out of a tar of the whole root, as they contain no real files
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR)
 _FAIL = {errno.EACCES: "denied", errno.EPERM: "denied", errno.EROFS: "read_only", errno.ENOSPC: "full"}
 
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 def enter(order: dict[str, Any]) -> None:
-    """Become the sandbox's user, in the place where its files are."""
+    """Become the sandbox's user, in the namespace or root that has its files."""
     from supervise import enter as entering  # type: ignore[import-not-found]
     from supervise import kernel
 
@@ -58,7 +58,7 @@ def enter(order: dict[str, Any]) -> None:
 
 
 def described(name: str, found: os.stat_result, target: str = "") -> dict[str, Any]:
-    """One path in the form that the console reads."""
+    """A path's status in the form that the console reads."""
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
     return {
         "name": name,
@@ -73,7 +73,7 @@ def described(name: str, found: os.stat_result, target: str = "") -> dict[str, A
 
 
 def tell(what: dict[str, Any]) -> None:
-    """One line of an answer."""
+    """Write one line of an answer."""
     sys.stdout.write(json.dumps(what) + "\n")
 
 
@@ -156,14 +156,14 @@ class Padded:
 def unpack(path: str, _name: str) -> None:
     """``upload``: a tar on stdin into a directory."""
     need_directory(path)
-    # Unbuffered reads: tarfile's stream mode requests one block at a time of what the pipe has.
+    # Reads are unbuffered, as tarfile's stream mode requests one block at a time.
     with tarfile.open(fileobj=sys.stdin.buffer, mode="r|", bufsize=_CHUNK) as tar:
         tar.extraction_filter = lambda member, _path: member  # put() decides
         for member in tar:
             put(tar, member, path)
             tar.members.clear()  # type: ignore[attr-defined]
     while sys.stdin.buffer.read(_CHUNK):
-        pass  # after the end of a tar comes padding; nobody should hit a closed pipe
+        pass  # read the padding after the tar, so that its writer does not hit a closed pipe
 
 
 def put(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
@@ -242,7 +242,7 @@ def main() -> int:
 
 
 def fail(word: str, text: str) -> int:
-    """Report the reason."""
+    """Report the reason for a failure."""
     sys.stderr.write(json.dumps({"word": word, "text": text}))
     return 1
 
@@ -250,4 +250,4 @@ def fail(word: str, text: str) -> int:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    os._exit(code)  # a closed stdout is reported by now, and must not be again by Python's own cleanup
+    os._exit(code)  # Python's cleanup would report a closed stdout a second time

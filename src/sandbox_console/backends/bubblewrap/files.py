@@ -33,11 +33,11 @@ _CONFLICTS = {
     "full": "folders in memory have a size: tmp_mib of [backends.bubblewrap]",
 }
 _MOST_BYTES = 64 * 1024 * 1024
-"""The size limit of a listing: some 400,000 entries."""
+"""The size limit of a listing: about 400,000 entries."""
 
 
 async def stat(record: Record, path: str) -> FileInfo:
-    """One path, links followed. Raises NotFound, Conflict."""
+    """The status of a path, following links. Raises NotFound, Conflict."""
     [found] = await _ask(record, "stat", path)
     return found
 
@@ -89,7 +89,7 @@ def _info(said: dict[str, Any]) -> FileInfo:
 
 
 class _FileHelper:
-    """The helper process. ``end`` is safe to call at any time, and leaves nothing behind."""
+    """The helper process. ``end`` may be called at any time, and leaves nothing behind."""
 
     def __init__(self, process: asyncio.subprocess.Process, path: str) -> None:
         self._process, self._path = process, path
@@ -102,7 +102,7 @@ class _FileHelper:
 
     @classmethod
     async def start(cls, record: Record, op: str, path: str) -> _FileHelper:
-        """Start it where the path is. Raises Conflict if that cannot be reached now."""
+        """Start it where the path is. Raises Conflict if the path cannot be reached now."""
         if not path.startswith("/") or "\0" in path:
             raise UsageError(f"{path!r} is not an absolute path in the sandbox")
         spaces = await _spaces(record) if record.status.live else []
@@ -136,11 +136,11 @@ class _FileHelper:
             raise _failure(said, self._path)
 
     async def end(self) -> None:
-        """Make sure that it is gone."""
+        """Make sure that the process is gone."""
         with suppress(ProcessLookupError):
             self._process.kill()
         self._in.close()
-        while await self.out.read(_CHUNK):  # what waits in the pipe keeps the transport open
+        while await self.out.read(_CHUNK):  # unread bytes in the pipe keep the transport open
             pass
         await asyncio.gather(self._said, return_exceptions=True)
         await self._process.wait()
@@ -172,7 +172,7 @@ async def _spaces(record: Record) -> list[int]:
 
 
 def _stopped(record: Record, op: str, path: str) -> tuple[str, str]:
-    """The folder of this host and the path in it, for a sandbox that does not run. Raises Conflict."""
+    """The folder of this host and the path in it, for a sandbox that is not running. Raises Conflict."""
     name, parts = record.spec.name, PurePosixPath(os.path.normpath(path)).parts
     if record.spec.workspace and parts[1:2] == ("workspace",):
         return record.spec.workspace, "/" + "/".join(parts[2:])

@@ -17,7 +17,7 @@ from sandbox_console.model.spec import SandboxSpec
 
 Word = str | dict[str, str]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-IDLE = ("sleep", "2147483647")  # not every sleep knows `infinity`; this is 68 years
+IDLE = ("sleep", "2147483647")  # not every sleep accepts `infinity`; this is 68 years
 IN_MEMORY = {"proc", "dev", "tmp", "run", "sys", "home", "root", "workspace", "mnt", "media", "lost+found"}
 """Top-level folders that belong to the sandbox, not to the image."""
 _MIB = 1 << 20
@@ -26,7 +26,7 @@ _SMALL_MIB = 64
 USER = "sandbox"
 _USER = re.compile(r"(?P<uid>[0-9]{1,9})(?::(?P<gid>[0-9]{1,9}))?\Z")
 
-# Read-only from the host: files that programs look up, and that are neither secret nor about this machine.
+# Read-only from the host: files that programs need, which contain no secrets and nothing about this machine.
 _HOST_ETC = (
     "alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl/certs", "ssl/openssl.cnf", "ca-certificates",
     "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust", "terminfo", "localtime", "mime.types", "protocols",
@@ -124,9 +124,11 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
 
 
 def _without_keys(spec: SandboxSpec) -> list[Word]:
-    """The kernel lists keys by user, and the guest of an ordinary user's console is that user on this host.
+    """Cover the lists of keys in /proc.
 
-    If a part of /proc is covered, the kernel lets no namespace below mount a /proc of its own.
+    The kernel lists keys by user, and the guest of an ordinary user's console is that user on this host.
+
+    If part of /proc is covered, the kernel does not let nested namespaces mount a /proc of their own.
     """
     shown = spec.nested_userns or not Path("/proc/keys").exists()
     return [] if shown else ["--ro-bind", "/dev/null", "/proc/keys"]
@@ -167,7 +169,7 @@ def _host(spec: SandboxSpec, home: str) -> list[Word]:
 
 
 def _folder(root: Path) -> list[Word]:
-    """Each top-level entry of the tree, read-only: so the mount points need not exist in it."""
+    """Mount each top-level entry of the tree read-only, so that mount points need not exist in the tree."""
     out: list[Word] = []
     for at in sorted(root.iterdir()):
         if at.name in IN_MEMORY:

@@ -1,4 +1,4 @@
-"""Starts a sandbox's supervisor. Its orders go through a pipe, so they are in no argument list and in no file."""
+"""Starts a sandbox's supervisor. Its order goes through a pipe, so it is in no argument list and in no file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def order(
 
 
 async def launch(asked: dict[str, Any], name: str, others: Callable[[], Sequence[state.Record]]) -> None:
-    """Start it; returns when the main command runs. Raises BackendError on failure, Conflict for a taken port.
+    """Start a supervisor and wait until the main command runs. Raises BackendError; Conflict for a taken port.
 
     ``others`` is used to find out whose sandbox has the port.
 

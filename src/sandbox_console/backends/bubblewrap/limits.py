@@ -19,14 +19,14 @@ _MIB = 1 << 20
 _NPROC_PER_NAMESPACE = (
     5,
     14,
-)  # since then RLIMIT_NPROC counts the processes of the user namespace, not all of a user's
+)  # since then RLIMIT_NPROC counts the processes of the user namespace, not all those of a user
 _AHEAD = 2
 """A helper and a command that wait for an order (``supervise.spare``): RLIMIT_NPROC counts them as the sandbox's."""
 _OF = {"memory": Capability.LIMIT_MEMORY, "cpu": Capability.LIMIT_CPU, "pids": Capability.LIMIT_PIDS}
 
 
 class Limiter(Struct, frozen=True):
-    """Where this machine lets us set limits; checked once, when the backend opens."""
+    """Where this machine lets us set limits. It is checked once, when the backend opens."""
 
     parents: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Limiter(Struct, frozen=True):
 
     @classmethod
     def look(cls) -> Limiter:
-        """Check. Blocks for a few ms: it makes and removes a probe group in each hierarchy."""
+        """Check this machine. Blocks for a few ms, as it makes and removes a probe group in each hierarchy."""
         found = cgroup.find()
         match = re.match(r"(\d+)\.(\d+)", platform.release())
         version = (int(match[1]), int(match[2])) if match else (0, 0)
@@ -52,7 +52,7 @@ class Limiter(Struct, frozen=True):
         return "freezer" in self.parents
 
     def refuse(self, spec: SandboxSpec) -> None:
-        """Raises Unsupported for a requested limit that cannot be enforced, unless the spec asks for best effort."""
+        """Raise Unsupported for a limit that cannot be enforced, unless the spec accepts best effort."""
         if spec.limits == "best-effort":
             return
         for controller, asked in (("memory", spec.memory_mib), ("cpu", spec.cpus), ("pids", spec.pids)):
@@ -62,7 +62,7 @@ class Limiter(Struct, frozen=True):
                 )
 
     def rlimits(self, spec: SandboxSpec, options: Options) -> dict[str, int]:
-        """Limits of each process, by the names of the ``resource`` module.
+        """The limits of each process, by the names of the ``resource`` module.
 
         Without a memory cgroup RLIMIT_DATA holds each process to the sandbox's memory; RLIMIT_AS would break
         runtimes that only reserve address space.
@@ -77,6 +77,6 @@ class Limiter(Struct, frozen=True):
 
 
 def wanted(spec: SandboxSpec, options: Options) -> dict[str, float | int | None]:
-    """The limits of the groups: bytes, processes, vCPUs."""
+    """The limits of the cgroups: bytes, processes, vCPUs."""
     memory = spec.memory_mib * _MIB if spec.memory_mib else None
     return {"memory": memory, "pids": spec.pids or options.pids, "cpus": spec.cpus}

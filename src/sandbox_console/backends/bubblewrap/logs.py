@@ -14,7 +14,7 @@ from sandbox_console.backends.common import notify
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
 
 _BATCH = 512 << 10  # bytes of output in a batch: about 5 ms of work in the thread
-_PART = 64 << 10  # a longer line comes in parts
+_PART = 64 << 10  # a longer line is returned in parts
 _QUIET_S = 0.3  # a part of a line is shown if nothing followed it for this long
 _RESTART_S = 0.5  # a sandbox that ends while it is followed may be restarting
 _STREAMS = {segments.STDOUT: Stream.STDOUT, segments.STDERR: Stream.STDERR}
@@ -43,7 +43,7 @@ class Reader:
             self._seek_tail(query.tail)
 
     def read(self) -> list[LogItem]:
-        """The records that are there, up to a batch; empty only at the present end, however many are skipped first."""
+        """The next records, up to a batch; empty only at the current end, however many are skipped before."""
         self._out = []
         size = 0
         while (size < _BATCH or not self._out) and not self.past:
@@ -82,7 +82,7 @@ class Reader:
                 data = self._file.read(length)
                 if len(data) == length:
                     return at_ns, kind, data
-            self._file.seek(place)  # the end, or a frame that is being written
+            self._file.seek(place)  # the end, or an incomplete frame
             if not self._next():
                 return None
 
@@ -99,7 +99,7 @@ class Reader:
         if len(head) < segments.HEAD.size:
             file.close()
             return False
-        if self._file and self._file.read(1):  # written after we looked: finish this one first
+        if self._file and self._file.read(1):  # written after our last read: finish this file first
             self._file.seek(-1, 1)
             file.close()
             return True
@@ -108,7 +108,7 @@ class Reader:
         before: int = segments.HEAD.unpack(head)[1]
         if later[0] != self._number + 1 and before > self._lines:
             self._drop_parts()
-            # Of what was rotated away before the first file, some may be older than the requested time.
+            # Some of what was rotated away before the first file may be older than the requested time.
             known = self._number > 0 or not self._since
             self._gap("rotated away", before - self._lines if known else None)
         self._number, self._lines = later[0], before
@@ -131,7 +131,7 @@ class Reader:
             head = self._file.read(segments.FRAME.size)
             self._file.seek(place)
             at_ns = segments.FRAME.unpack(head)[0] if len(head) == segments.FRAME.size else 0
-        if at_ns >= self._since:  # otherwise what was lost is older, too
+        if at_ns >= self._since:  # otherwise the lost output is older, too
             self._out.append(LogGap(at_ns, reason, lines))
 
     # -- lines

@@ -12,7 +12,7 @@ from sandbox_console.errors import BackendError, InvalidSpec
 
 
 def choose(workspace: str | None, taken: Iterable[int | None], options: Options) -> int | None:
-    """A user id for the sandbox if root runs the console, else None: an ordinary user's sandboxes run as that user.
+    """A user id for the sandbox if root runs the console; else None, and it runs as the user of the console.
 
     A workspace that already belongs to an id of the range keeps it, so a recreated sandbox still owns its files. Raises
     BackendError when the range is used up.
@@ -32,7 +32,7 @@ def choose(workspace: str | None, taken: Iterable[int | None], options: Options)
 
 
 def check_workspace(workspace: str, uid: int | None) -> None:
-    """Raises InvalidSpec if the sandbox's user cannot write the workspace."""
+    """Raise InvalidSpec if the sandbox's user cannot write to the workspace."""
     if _can(workspace, uid, "test -r . && test -w . && test -x ."):
         return
     if uid is None:
@@ -46,7 +46,7 @@ def check_workspace(workspace: str, uid: int | None) -> None:
 
 
 def check_readable(root: Path, uid: int | None) -> None:
-    """Raises InvalidSpec if the sandbox's user cannot read an image's folder."""
+    """Raise InvalidSpec if the sandbox's user cannot read an image's folder."""
     if not _can(str(root), uid, "test -r . && test -x ."):
         raise InvalidSpec(
             {"image": f"{root} cannot be read by the sandbox's user {uid if uid is not None else os.geteuid()}"},
@@ -55,7 +55,7 @@ def check_readable(root: Path, uid: int | None) -> None:
 
 
 def _can(folder: str, uid: int | None, test: str) -> bool:
-    """Checked by the kernel as that user: mode bits alone do not include ACLs, mounts or closed parents."""
+    """Whether a user can access a folder. The kernel is asked, as mode bits do not include ACLs, mounts and parents."""
     ids = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
     done = subprocess.run(
         ["/bin/sh", "-c", f'cd -- "$1" && {test}', "sh", folder],

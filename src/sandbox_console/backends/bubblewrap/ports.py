@@ -21,7 +21,7 @@ _ROOTS = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
 def order(spec: SandboxSpec) -> list[tuple[str, int, int]]:
-    """Address, port of the host (0 for a free one), port of the sandbox."""
+    """Each port as an address, the port on the host (0 for a free one), and the port in the sandbox."""
     return [(one.address, one.host_port, one.port) for one in parse_all(spec.ports)]
 
 
@@ -44,11 +44,11 @@ def _bound(record: Record) -> Iterator[PublishedPort]:
 
 
 def problem(spec: SandboxSpec) -> str:
-    """Why this user cannot publish a port; empty if that is possible, or if the place is only taken now."""
+    """Why this user cannot publish a port; empty if it is possible, or if the port is only taken now."""
     try:
         asked = parse_all(spec.ports)
     except ValueError:
-        return ""  # what the spec's own check reports
+        return ""  # the spec's own check reports it
     if spec.egress and any(one.port == PORT for one in asked):
         return f"{PORT} of the sandbox belongs to its egress gateway: only the guest may use it"
     return next(filter(None, map(_refused, asked)), "")
@@ -68,7 +68,7 @@ def _refused(asked: PublishedPort) -> str:
 
 
 def taken(place: str, hint: str, name: str, others: Callable[[], Sequence[Record]]) -> Conflict:
-    """The error for a place that is taken, with the sandbox's name if it is one of ours. Blocks."""
+    """The error for an address that is taken, with the name of the sandbox that has it if it is ours. Blocks."""
     holder = next((one.spec.name for one in others() for at in _bound(one) if _excludes(at, place)), "")
     number = place.rpartition(":")[2]
     hint += f", or stop {holder} first" if holder else f"; whose it is: ss -ltnp sport = :{number}"
@@ -76,7 +76,7 @@ def taken(place: str, hint: str, name: str, others: Callable[[], Sequence[Record
 
 
 def _excludes(at: PublishedPort, place: str) -> bool:
-    """Whether a listener at one place prevents one at the other; an address for all interfaces takes each."""
+    """Whether a listener at one address prevents one at the other. A wildcard address takes all of them."""
     address, _, number = place.rpartition(":")
     same = at.place.rpartition(":")[0] == address
     return str(at.host_port) == number and (same or _EVERY & {at.address, address.strip("[]")} != set())

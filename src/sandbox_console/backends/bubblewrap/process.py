@@ -22,7 +22,7 @@ _HANG_UP_S = 1.0  # how long a shell has to end by itself after SIGHUP
 
 
 class _Guest:
-    """What a command and a shell have in common: how it ended, and ending it."""
+    """What a command and a shell have in common: how they ended, and ending them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -57,7 +57,7 @@ class _Guest:
             self._exit = Exit(end["code"], end["signal"], end.get("oom"), end.get("reason", ""))
 
     async def _kill(self) -> None:
-        """Kill the tree and wait until nothing of it is left."""
+        """Kill the process tree and wait until nothing of it is left."""
         self._connection.send({"op": "kill"})
         while not self._gone:
             async with self._turn:
@@ -104,7 +104,7 @@ class Command(_Guest):
 
     @classmethod
     async def start(cls, connection: Connection, request: dict[str, Any], name: str) -> Command:
-        """Pass the ends of three pipes to the supervisor, and wait until the command runs or has failed to."""
+        """Pass the ends of three pipes to the supervisor, and wait until the command runs or fails to start."""
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         command = cls(connection, pipes[0][1], pipes[1][0], pipes[2][0])

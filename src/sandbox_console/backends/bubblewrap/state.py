@@ -1,8 +1,8 @@
 """What is stored about each sandbox, in a folder of its own below the state directory.
 
 ``spec.json`` is the console's: the request, its time, and the user id that the sandbox runs as. ``status.json`` is the
-supervisor's, always replaced as a whole. ``lock`` is held by the supervisor for as long as it lives, so a status that
-says "running" beside a free lock means that the sandbox is lost. Nothing here holds a secret's value.
+supervisor's, always replaced as a whole. ``lock`` is held by the supervisor for as long as it lives, so if the status
+says "running" while the lock is free, the sandbox is lost. Nothing here holds a secret's value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KINDS = {
     "started_at": (int, float, _NONE), "finished_at": (int, float, _NONE), "exit": (dict, _NONE),
     "pid": (int, _NONE), "supervisor": (int, _NONE), "starts": (int, _NONE), "cgroups": (dict, _NONE),
 }  # fmt: skip
-"""The part of a status that the console relies on."""
+"""The types of the fields of a status that the console relies on."""
 
 _LOST_STATES = (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
 
@@ -42,7 +42,7 @@ def boot_id() -> str:
 
 
 class Record(Struct, frozen=True):
-    """One sandbox as its folder describes it; ``status`` is the real state, not only what was last written."""
+    """One sandbox as its folder describes it. ``status`` is its real state, not just what was last written."""
 
     id: str
     folder: Path
@@ -100,14 +100,14 @@ class Store:
             return []
 
     def all(self) -> list[Record]:
-        """Every sandbox; one that is being removed at this moment is left out."""
+        """Every sandbox, except one that is being removed at this moment."""
         found = []
         for identity in self.ids():
             try:
                 found.append(self.get(identity))
             except NotFound:
                 continue
-            except Damaged as error:  # it is shown with what is left, at least its id, and hides no other
+            except Damaged as error:  # it is shown with what is left, at least its id, and does not hide others
                 found.append(error.record)
         return found
 
@@ -130,7 +130,7 @@ class Store:
             spec = SandboxSpec.from_dict(made["spec"])
             record = Record(identity, folder, spec, float(made["created_at"]), _uid(made["uid"]))
         except (FileNotFoundError, NotADirectoryError) as error:
-            if (folder / "lock").exists():  # all are created with one, and lose it at once on removal
+            if (folder / "lock").exists():  # every folder has one from the start, and a removal deletes it first
                 raise _damaged(folder, "spec.json", "is missing") from error
             raise NotFound(f"no sandbox of bubblewrap has the id {identity!r}") from error
         except (*_BROKEN, InvalidSpec, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a running sandbox uses, from its cgroups if it has them, else from /proc."""
+"""Measures what a running sandbox uses, from its cgroups if it has them, else from /proc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Sample(Struct, frozen=True):
-    """CPU seconds used so far, memory and processes in use now, and the bytes of the log's files by number."""
+    """CPU seconds used so far, current memory and processes, and the bytes of the log's files by number."""
 
     at: float
     cpu_s: float | None
@@ -47,7 +47,7 @@ def sample(raw: Mapping[str, Any], folder: Path) -> Sample:
 
 
 def processes(raw: Mapping[str, Any]) -> list[int]:
-    """The guest's processes: the main command's, and those started beside it. No helpers, and none that waits."""
+    """The guest's processes: the main command's, and those started beside it, without helpers and spares."""
     init = raw.get("init") or 0
     found = tree.descendants(init)
     for helper in tree.children(raw.get("supervisor") or 0):
@@ -72,7 +72,7 @@ def _log(folder: str) -> dict[int, int]:
     found = {}
     with contextlib.suppress(OSError):
         for number in segments.numbers(folder):
-            with contextlib.suppress(OSError):  # dropped meanwhile
+            with contextlib.suppress(OSError):  # removed meanwhile
                 found[number] = os.stat(segments.path_of(folder, number)).st_size  # noqa: PTH116
     return found
 

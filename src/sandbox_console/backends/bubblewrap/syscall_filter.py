@@ -12,7 +12,7 @@ from sandbox_console.model.spec import SandboxSpec
 _REFUSED = "no keyrings, io_uring, bpf, {}AF_VSOCK, AF_ALG; {}for every command in it"
 _OLD = "it was started by a console without the filter: restart it"
 _RELAXED = ("ptrace", "nested_userns")
-"""Fields of a spec that let calls through; a status lists them next to each other."""
+"""Settings of a spec that allow more calls. A status lists them side by side."""
 
 
 def program(spec: SandboxSpec) -> bytes:
@@ -21,9 +21,9 @@ def program(spec: SandboxSpec) -> bytes:
 
 
 def word(spec: SandboxSpec) -> str:
-    """The filter's state for a sandbox that is started now: ``filtered``, with additions (``ptrace``), or without one.
+    """The filter's state for a sandbox that is started now: ``filtered``, or with additions (``ptrace``).
 
-    ``off`` is without a filter by its spec, ``unfiltered`` because there is none for this machine.
+    ``off`` means no filter by its spec, ``unfiltered`` that there is no filter for this machine.
     """
     if spec.seccomp == "off":
         return "off"
@@ -33,7 +33,7 @@ def word(spec: SandboxSpec) -> str:
 
 
 def fact(record: Record) -> Fact:
-    """What applies to it: as it was started while it runs, else as it would be."""
+    """The filter that applies to a sandbox: while it is running, the one that it was started with."""
     live = record.status.live
     match str(record.raw.get("seccomp", "old") if live else word(record.spec)):
         case "off":
@@ -47,7 +47,7 @@ def fact(record: Record) -> Fact:
 
 
 def _note(asked: set[str]) -> str:
-    """What a filter refuses, and what the spec lets through."""
+    """What a filter refuses, and what the spec allows."""
     refused = [] if "ptrace" in asked else ["ptrace"]
     refused += [] if "nested_userns" in asked else ["mounts", "namespaces"]
     works = ["debuggers"] if "ptrace" in asked else []
@@ -56,7 +56,7 @@ def _note(asked: set[str]) -> str:
 
 
 def diagnosis(records: list[Record]) -> Diagnosis:
-    """Whether sandboxes are filtered here, and which of the running ones are not."""
+    """Whether sandboxes are filtered on this machine, and which of the running ones are not."""
     if not program(SandboxSpec("any")):
         text = f"there is no filter of system calls for {platform.machine()}, only for {', '.join(seccomp.MACHINES)}"
         return Diagnosis("seccomp", "warning", text, "let only what you trust run in bubblewrap here")

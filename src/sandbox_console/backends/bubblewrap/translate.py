@@ -50,7 +50,7 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
     try:
         yield Fact("user", _user(record), "no capability, no_new_privs")
         yield Fact("workdir", jail.workdir_of(spec))
-    except ValueError as error:  # its image is gone or has changed, but the sandbox exists
+    except ValueError as error:  # its image is gone or has changed, but the sandbox still exists
         yield Fact("image", str(error), "it cannot be entered or started", enforced=False)
     yield syscall_filter.fact(record)
     if spec.workspace:
@@ -88,7 +88,7 @@ def _user(record: Record) -> str:
 
 
 def jail_root(record: Record) -> Path | None:
-    """The image's folder if it still exists: a sandbox must be shown even if its image is gone."""
+    """The image's folder, if it still exists. A sandbox is shown even if its image is gone."""
     try:
         return jail.root_of(record.spec.image)
     except ValueError:

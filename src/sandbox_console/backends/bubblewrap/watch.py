@@ -16,7 +16,7 @@ _TOP = "."
 
 
 async def changes(store: Store, look: Callable[[], list[Sandbox]]) -> AsyncIterator[BackendEvent]:
-    """First Listed, then each sandbox that differs from what was reported.
+    """First Listed, then each sandbox that differs from the last report.
 
     A supervisor's death is a change too: the kernel releases the lock that it held.
     """

@@ -1,1 +1,1 @@
-"""Code that backends share: decisions that are made in one place, and readers of the kernel's files."""
+"""Code that the backends share: decisions that belong in one place, and readers of the kernel's files."""

@@ -1,7 +1,7 @@
 """The id of this installation. Each state directory has one, and every sandbox made from it carries it.
 
 Another user's console, or one with another state directory, may use the same engine. Its sandboxes are not ours: what
-they need, such as their egress rules, is in its state directory and not in ours.
+belongs to them, such as their egress rules, is in its state directory and not in ours.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ class Installation:
     def __init__(self, folder: Path | None) -> None:
         self._file = folder and folder / "installation"
         self._id = ""
+        self._none = secrets.token_hex(_BYTES) if folder else ""
 
     @property
     def id(self) -> str:
-        """The id; empty if no sandbox was made yet, or if there is no folder."""
+        """The id; empty if there is no folder. Before the first sandbox is made it is one that no sandbox carries."""
         if not self._id and self._file is not None:
             try:
                 self._id = self._file.read_text().strip()
             except (OSError, UnicodeDecodeError):
-                return ""
-        return self._id
+                return self._none
+        return self._id or self._none
 
     def made(self) -> str:
         """The id, created if there is none. Raises BackendError if it cannot be stored."""
-        if self.id or self._file is None:
+        if self._file is None or self.id != self._none:
             return self.id
         part = self._file.with_name(f".installation-{secrets.token_hex(_BYTES)}")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             part.write_text(secrets.token_hex(_BYTES))
             try:
-                os.link(part, self._file)  # whole or not at all; of two consoles, the first one's is kept
+                os.link(part, self._file)  # atomic; if two consoles do it, the first one's id is kept
             except FileExistsError:
                 pass
             finally:
@@ -53,8 +54,3 @@ class Installation:
             text = f"the id of this installation cannot be kept in {self._file}: {error.strerror}"
             raise BackendError(text, hint=f"see its owner and mode: ls -ld {self._file.parent}") from error
         return self.id
-
-
-def differ(theirs: str, ours: str) -> bool:
-    """Whether two ids are of two installations. If one of them is missing, the sandbox counts as ours."""
-    return bool(ours and theirs) and theirs != ours

@@ -1,4 +1,4 @@
-"""Messages that are identical in every backend: refusals, and notes on what is not limited or who can reach it."""
+"""Messages that are identical in every backend: refusals, and notes on missing limits and reachable ports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNCOUNTED = "of any size and number of files: no kernel counts them for a folder
 
 
 def not_running(name: str, status: str = "") -> Conflict:
-    """The error for a sandbox that has to run for the request; ``status`` is its present one, if known."""
+    """The error for a request that needs a running sandbox; ``status`` is its current status, if known."""
     return Conflict(
         f"{name} does not run" + (f": it is {status}" if status else ""), hint=f"sandbox-console start {name}"
     )
@@ -36,5 +36,5 @@ def reach(addresses: Iterable[str]) -> str:
 def _outward(address: str) -> bool:
     try:
         return not ipaddress.ip_address(address).is_loopback
-    except ValueError:  # a name, as some engines report: where it leads is not known
+    except ValueError:  # a name, as some engines report it: its address is unknown
         return True

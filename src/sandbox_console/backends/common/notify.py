@@ -1,4 +1,4 @@
-"""inotify as asyncio events. Python has no binding of its own."""
+"""Reports inotify events to asyncio. Python has no binding of its own."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _HEAD = struct.Struct("iIII")
 STATE = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
 LOG = MODIFY | CREATE
 EVENTS = MODIFY | CREATE | DELETE_SELF | MOVE_SELF
-RECORDS = EVENTS | DELETE  # while a file of the folder is open somewhere, the folder itself reports its end late
+RECORDS = EVENTS | DELETE  # while a file in it is open somewhere, a folder reports its own removal late
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Folders:
     """Watches folders; :meth:`changed` returns the names of those where something happened.
 
-    If the kernel has no watch left, :meth:`changed` returns all of them every ``poll_s``.
+    If the kernel has no watch left, :meth:`changed` returns all names every ``poll_s`` seconds.
     """
 
     def __init__(self, mask: int, poll_s: float) -> None:
@@ -38,7 +38,7 @@ class Folders:
             asyncio.get_running_loop().add_reader(self._fd, self._read)
 
     def add(self, name: str, folder: Path) -> None:
-        """Watch a folder. It is no error if it is watched already, or gone."""
+        """Watch a folder. It is no error if it is already watched, or gone."""
         watch = _libc.inotify_add_watch(self._fd, os.fsencode(folder), self._mask) if self._fd >= 0 else -1
         if watch >= 0:
             self._names[watch] = name
@@ -70,7 +70,7 @@ class Folders:
             self._wake.set()
 
     async def changed(self, timeout_s: float | None = None) -> set[str]:
-        """Wait for a change; empty if the time ran out."""
+        """Wait for a change; returns an empty set if the time runs out."""
         limits = [one for one in (timeout_s, self._poll_s if self._blind else None) if one is not None]
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), min(limits) if limits else None)

@@ -38,13 +38,14 @@ class _Permitted:
         self.name, self.host = backend.name, backend.host
 
     def __getattr__(self, name: str) -> Any:
-        return partial(_checked(name), self) if name in CHANGING else getattr(self._backend, name)
+        found = getattr(self._backend, name)  # raises where the backend lacks it, which tells its abilities
+        return partial(_checked(name), self) if name in CHANGING else found
 
 
 def permitted(backend: Backend) -> Backend:
     """Return the backend; every changing method raises TypeError if it is called without a Permit."""
     names = {name for name in dir(backend) if not name.startswith("_") and _is_method(backend, name)}
-    # A class of its own with all methods in it: from Python 3.12 on, a Protocol is looked up in the class.
+    # It is a class of its own with all methods: from Python 3.12 on, a Protocol is looked up in the class.
     members: dict[str, object] = {name: _checked(name) if name in CHANGING else _passed(name) for name in names}
     return cast(Backend, type(f"Permitted{type(backend).__name__}", (_Permitted,), members)(backend))
 

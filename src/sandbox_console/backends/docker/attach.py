@@ -1,8 +1,8 @@
-"""The main process's own streams. A reader that stalls would block the process, so this one never stalls.
+"""Attaches to the main process's streams. A stalled reader would block the process, so this one never stalls.
 
 The engine writes to an attached client before it lets the process go on (measured: a stalled reader stopped the
-container). So output is always read; what nobody collects is kept up to KEPT bytes, then dropped, and the loss is
-reported.
+container). So output is always read. Up to KEPT bytes are kept for a slow caller; beyond that output is dropped, and
+the loss is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT = 4 * 1024 * 1024
 
 
 async def attach(engine: Engine, id: str) -> Attached:
-    """Attach from now on. Raises NotFound, or Conflict if it does not run."""
+    """Attach from now on. Raises NotFound, or Conflict if the container is not running."""
     with about(described(id)):
         data = await engine.call("GET", container_path(id, "json"))
         if not data["State"]["Running"]:
@@ -66,7 +66,7 @@ class Attached:
         self._pump = asyncio.create_task(self._take())
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Chunks as they come, until the process ends or is detached; a loss is reported on stderr."""
+        """Chunks as they arrive, until the process ends or is detached. A loss is reported on stderr."""
         while True:
             while self._kept or self._dropped:
                 if self._dropped:
@@ -96,7 +96,7 @@ class Attached:
         """Does nothing: the process's stdin is not ours to close."""
 
     async def wait(self) -> Exit:
-        """How the process ended; an Exit without a code if it was detached and still runs."""
+        """How the process ended; an Exit without a code if it was detached and is still running."""
         await asyncio.wait({self._pump})
         if self._left:
             return Exit(reason="detached; the process runs on")

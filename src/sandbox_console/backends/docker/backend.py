@@ -23,9 +23,10 @@ from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.egress import EgressAbilities
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.gateways import Gateways, Options, token_of
-from sandbox_console.backends.docker.labels import is_gateway
+from sandbox_console.backends.docker.labels import claims, image_labels, is_gateway, own_labels
 from sandbox_console.backends.docker.lifetime_limits import LifetimeLimits
 from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.backends.docker.reaper import Reaper
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.cancellation import run_to_completion
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine, Params
 
 AT_ONCE = 16
-"""How many inspects are in flight while listing; an engine answers each in about a millisecond."""
+"""How many inspects are in flight while listing. An engine answers each in about a millisecond."""
 
 SOON = 64
-"""How many inspects finish before a user notices a difference."""
+"""This many inspects finish before a user notices a delay."""
 
 ENDED_S = 10.0
-"""How long a killed container may take to disappear before that is a failure."""
+"""How long a killed container may take to disappear before it counts as a failure."""
 
 
 class DockerBackend(EgressAbilities):
@@ -64,7 +65,7 @@ class DockerBackend(EgressAbilities):
         self._installation = Installation(state_dir)
         self._gates = Gateways(self._connection, state_dir, options or Options())
         self._lives = LifetimeLimits(self._connection, state_dir, self._gates)
-        self._listed = False  # since the last health check: an engine that has just answered is healthy
+        self._listed = False  # listed since the last health check: such an engine is healthy
 
     async def open(self) -> None:
         await self.health()
@@ -79,11 +80,11 @@ class DockerBackend(EgressAbilities):
         listed, self._listed = self._listed, False
         if listed and self._connection.read_within(events.JUST_NOW_S):
             return await self._connection.health(events.JUST_NOW_S)
-        looking = asyncio.create_task(self._gates.look())  # meanwhile: it saves each command a round trip
+        looking = asyncio.create_task(self._gates.look())  # done meanwhile, it saves each command a round trip
         try:
             health = await self._connection.health()
             if health.ok:
-                with suppress(ConsoleError):  # it broke off in between: the next check reports it
+                with suppress(ConsoleError):  # it failed in between: the next check reports it
                     await looking
                 await self._lives.see()
             return health
@@ -197,7 +198,7 @@ class DockerBackend(EgressAbilities):
             raise
 
     async def _not_alone(self, ref: SandboxRef, token: str) -> None:
-        """Stop the gateway of a sandbox that did not start: it would keep its ports on the host."""
+        """Stop the gateway of a sandbox that did not start, as it would keep its ports on the host."""
         with suppress(ConsoleError):
             if not (await self._inspected(ref))["State"]["Running"]:
                 await self._gates.stop(await self._engine(), token)
@@ -278,10 +279,30 @@ class DockerBackend(EgressAbilities):
         need(permit)
         return await executor.open_shell(await self._engine(), request, secrets)
 
+    async def end_lost_shell(self, permit: Permit, ref: SandboxRef, user: str | None, mark: str) -> None:
+        need(permit)
+        with about(_name(ref)):
+            await Reaper(await self._engine(), ref.id, user or "", mark).kill()
+
     async def _rows(self) -> builtins.list[Sandbox]:
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
         ours = self._installation.id
+        await self._without_copied_labels(found)
         return [translate.from_summary(self.host, data, ours=ours) for data in found if not _of_gateway(data)]
+
+    async def _without_copied_labels(self, found: Sequence[builtins.dict[str, Any]]) -> None:
+        """Take the labels off that containers have from their images: each image is asked about once."""
+        claimed = [data for data in found if claims(data.get("Labels") or {})]
+        engine, history, limit = await self._engine(), self._connection.history, asyncio.Semaphore(AT_ONCE)
+
+        async def ask(id: str) -> Mapping[str, str]:
+            async with limit:
+                return image_labels(await history.image(engine, id))
+
+        ids = list({str(data.get("ImageID", "")) for data in claimed})
+        images = dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
+        for data in claimed:
+            data["Labels"] = own_labels(data["Labels"], images[str(data.get("ImageID", ""))])
 
     async def _fresh_rows(self) -> builtins.list[Sandbox]:
         rows = await self._rows()
@@ -290,7 +311,7 @@ class DockerBackend(EgressAbilities):
         return rows
 
     async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
-        """The list; if inspecting each one takes long, first what the engine reports of all at once."""
+        """The list. If inspecting each container takes long, it is preceded by what the engine reports at once."""
         rows = await self._fresh_rows()
         if sum(row.managed for row in rows) > SOON:
             yield rows

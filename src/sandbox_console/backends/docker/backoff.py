@@ -9,7 +9,7 @@ FIRST_S, MOST_S = 0.1, 2.0
 """An attempt costs one connect() on a socket, and an engine that is back should be noticed within 5 s."""
 
 LASTED_S = 5.0
-"""A connection that lasted this long was a good one. A first event alone proves nothing."""
+"""A connection that lasted this long worked. A first event alone proves nothing."""
 
 
 class Backoff:
@@ -20,11 +20,11 @@ class Backoff:
         self._began = time.monotonic()
 
     def begin(self) -> None:
-        """An attempt begins now."""
+        """Note the beginning of an attempt."""
         self._began = time.monotonic()
 
     async def wait(self) -> None:
-        """The attempt has ended: wait before the next one."""
+        """Wait before the next attempt, after one has ended."""
         if time.monotonic() - self._began > LASTED_S:
             self._pause = FIRST_S
         pause, self._pause = self._pause, min(self._pause * 2, MOST_S)

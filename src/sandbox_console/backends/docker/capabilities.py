@@ -32,9 +32,9 @@ _LIMITS = {
 
 
 def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str = "") -> Capabilities:
-    """As /info reports; before it was read, everything that an engine usually has.
+    """The capabilities that /info reports; before it was read, everything that an engine usually has.
 
-    ``no_gateway`` and ``no_keeper`` are the reasons why there is none.
+    ``no_gateway`` and ``no_keeper`` are the reasons why there is no gateway or keeper.
     """
     reasons = dict(_MISSING)
     if no_keeper:
@@ -46,7 +46,7 @@ def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str =
 
 
 def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
-    """Raise Unsupported for the first requested thing that is missing; limits on best effort are let through."""
+    """Raise Unsupported for the first requested thing that is missing. Limits on best effort are allowed."""
     strict = spec.limits == "strict"
     asked = (
         (bool(spec.egress), "egress", Capability.EGRESS_ALLOWLIST, "leave the list empty"),

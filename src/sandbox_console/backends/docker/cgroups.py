@@ -34,7 +34,7 @@ def _unified() -> bool:
 
 
 def _groups(pid: int, id: str) -> Iterator[tuple[str, Path]]:
-    """Controllers and their folders, as far as they belong to the container; version 2 has the controller ``""``."""
+    """The controllers and their folders that belong to the container. Version 2 has one controller, ``""``."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         if id in path:

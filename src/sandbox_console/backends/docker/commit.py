@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.enforcement import command
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.labels import EGRESS, INSTALLATION, MANAGED, SECRETS, SPEC, WORKSPACE, WRAPPER
+from sandbox_console.backends.docker.labels import OF_SANDBOXES, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described, image_path
 from sandbox_console.backends.docker.reference import Reference
 from sandbox_console.errors import Unsupported
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def commit(engine: Engine, id: str, image: str) -> str:
-    """Returns the new image's id. Raises NotFound, and UsageError for an invalid name.
+    """Make an image, and return its id. Raises NotFound, and UsageError for an invalid name.
 
     Files with secrets are in memory and therefore in no image. Raises Unsupported if a variable of the container looks
     like a secret: the engine writes the container's whole configuration into the image, where anyone can read it.
@@ -37,16 +37,15 @@ async def commit(engine: Engine, id: str, image: str) -> str:
 
 
 def _config(config: Mapping[str, Any]) -> dict[str, Any]:
-    # Emptied rather than left out: a missing label is copied from the container.
-    ours = (MANAGED, INSTALLATION, EGRESS, SPEC, SECRETS, WORKSPACE)
-    made: dict[str, Any] = {"Labels": {key: "" for key in ours if key in (config.get("Labels") or {})}}
+    # Labels are emptied rather than left out, as a missing label is copied from the container.
+    made: dict[str, Any] = {"Labels": {key: "" for key in OF_SANDBOXES if key in (config.get("Labels") or {})}}
     if (config.get("Entrypoint") or [])[3:4] == [WRAPPER]:
         made |= {"Entrypoint": [], "Cmd": command(config)}
     return made
 
 
 async def _own_variables(engine: Engine, image: str) -> list[str]:
-    """What the image itself sets, which is no secret of the container; empty if the image is gone."""
+    """The variables that the image itself sets, which are not the container's secrets; empty if it is gone."""
     try:
         return list(((await engine.call("GET", image_path(image)))["Config"] or {}).get("Env") or ())
     except Refused as error:

@@ -1,4 +1,4 @@
-"""Gets from the name of a context to a connected client: resolved, probed and imported on first use."""
+"""Turns the name of a context into a connected client, which is resolved, probed and imported on first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROBE_S = 3.0
 
 
 class Connection:
-    """One context's engine. ``info`` is its last /info, empty until it was read."""
+    """One context's engine. ``info`` is its last /info, empty until it has been read."""
 
     def __init__(self, context: str) -> None:
         self.context = context
@@ -41,7 +41,7 @@ class Connection:
 
     @property
     def local(self) -> bool:
-        """Whether the engine's files are, as far as can be known, files of this host."""
+        """Whether, as far as can be known, the engine's files are files of this host."""
         return self._endpoint is not None and self._endpoint.socket is not None
 
     async def engine(self) -> Engine:
@@ -70,10 +70,10 @@ class Connection:
         return self._tunnel is not None and self._tunnel.lost
 
     async def health(self, recent_s: float = 0.0) -> BackendHealth:
-        """Whether the engine answers now, with the reason if not; an answer up to so many seconds old is reused."""
+        """Whether the engine answers, and the reason if not. An answer up to ``recent_s`` seconds old is reused."""
         try:
             if not self.read_within(recent_s) or self._cut:
-                if (await self._found()).ssh:  # a login has its own limit
+                if (await self._found()).ssh:  # a login has its own time limit
                     await self.engine()
                 async with asyncio.timeout(PROBE_S):
                     await self.refresh()
@@ -101,7 +101,7 @@ class Connection:
         self._read_at = time.monotonic()
 
     def down(self, error: ConsoleError) -> BackendHealth:
-        """The health for an error: an engine that nobody named and that was never there is unavailable, not broken."""
+        """The health for an error. An engine that nobody named and that was never there is unavailable, not broken."""
         never_there = self._endpoint is not None and self._endpoint.implicit and not self._answered
         missing = never_there and "there is no socket" in error.message
         state = HealthState.UNAVAILABLE if missing or isinstance(error, Unusable) else HealthState.UNREACHABLE

@@ -41,7 +41,7 @@ def image_facts(data: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[F
 
 
 def network_facts(data: Mapping[str, Any], published: Container[str] = ()) -> Iterator[Fact]:
-    """Each network with its address, and each port with its host addresses; without those listed as ``published``."""
+    """Each network with its address, and each port with its host addresses, except those in ``published``."""
     settings = data.get("NetworkSettings") or {}
     for name, one in sorted((settings.get("Networks") or {}).items()):
         if name != "none":

@@ -1,4 +1,4 @@
-"""Where a context's engine is, and how to reach it. It reads files: call it off the event loop."""
+"""Finds out where a context's engine is, and how to reach it. It reads files, so call it off the event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
 class Endpoint(Struct, frozen=True):
-    """An engine's address. ``implicit`` if nobody named it: its absence is then no surprise.
+    """An engine's address. It is ``implicit`` if nobody named it, so that its absence is no surprise.
 
     ``tunnel`` is a Unix socket of this host that leads to an engine elsewhere.
     """
@@ -44,7 +44,7 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def base_url(self) -> str:
-        """The address as an HTTP client takes it: a socket's path is for the connector, not in the URL."""
+        """The address as an HTTP client takes it. A socket's path is for the connector and not in the URL."""
         if self.dialled is not None:
             return "unix://localhost"
         return f"{'https' if self.tls else 'http'}://{self.url.partition('://')[2].rstrip('/')}"
@@ -67,7 +67,7 @@ def _usable(url: str, scheme: str) -> bool:
         return len(url) > len("unix://")
     try:
         parts = urlsplit(url)
-        if scheme == "ssh":  # a port that is no number raises; a password would appear in files and error messages
+        if scheme == "ssh":  # an invalid port raises; a password would appear in files and messages
             return bool(parts.hostname) and parts.port != 0 and parts.password is None and not parts.query
         return scheme in ("tcp", "http", "https") and bool(parts.hostname) and parts.port is not None
     except ValueError:

@@ -14,7 +14,7 @@ _GUARDS = ("seccomp", "apparmor", "selinux", "rootless", "userns")
 def look(info: Mapping[str, Any], no_gateway: str, *, apart: bool = False) -> Iterator[Diagnosis]:
     """One line per finding. ``no_gateway`` is why no sandbox can have egress or ports; empty if it can.
 
-    ``apart``: gateways found that the engine's network is not the network of its machine.
+    ``apart`` says that gateways found the engine's network to be another one than its machine's.
     """
     system, kernel, driver = (info.get(key, "?") for key in ("OperatingSystem", "KernelVersion", "Driver"))
     size = f"{info.get('NCPU', '?')} CPUs, {int(info.get('MemTotal') or 0) >> 20} MiB"

@@ -17,7 +17,7 @@ from sandbox_console.backends.docker.abilities import Abilities
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.gateway_config import PORT, RUN
 from sandbox_console.backends.docker.gateways import proxy_of, token_of
-from sandbox_console.backends.docker.labels import gateway_name
+from sandbox_console.backends.docker.labels import claims, gateway_name, image_labels, own_labels
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.egress import ask
 from sandbox_console.egress.tail import follow as following
@@ -56,9 +56,7 @@ class EgressAbilities(Abilities):
         engine = await self._engine()
         if why := await self._gates.state(engine, token):
             raise BackendError(f"{described(ref.id)}: {why}")
-        # The request comes from the gateway's container, at its address for the sandbox: the sandbox's image may lack a
-        # Run in the gateway's container, at its address for the sandbox: the sandbox's image may lack a program for
-        # it.
+        # It runs in the gateway's container, at its address for the sandbox, as the sandbox's image may lack a program.
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
         process = await executor.start_command(engine, Exec(gateway, argv), ())
@@ -88,7 +86,7 @@ class EgressAbilities(Abilities):
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         pulled = await super().pull_image(permit, name, progress)
-        await self._gates.look()  # it may be the gateway's
+        await self._gates.look()  # the problem may be the gateway's
         return pulled
 
     async def _token(self, ref: SandboxRef) -> str:
@@ -101,6 +99,10 @@ class EgressAbilities(Abilities):
         engine = await self._engine()
         with about(described(ref.id)):
             data: dict[str, Any] = await engine.call("GET", container_path(ref.id, "json"))
+        config = data["Config"]
+        if claims(config.get("Labels") or {}):
+            image = await self._connection.history.image(engine, str(data.get("Image", "")))
+            config["Labels"] = own_labels(config["Labels"], image_labels(image))
         return data
 
     async def _needed(self, ref: SandboxRef) -> str:

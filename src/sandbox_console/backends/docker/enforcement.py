@@ -1,4 +1,4 @@
-"""What is really in force for a container: read from the engine, not from the request."""
+"""Reports what is really in force for a container, as read from the engine and not from the request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def facts(
     published: Sequence[Fact] = (),
     lives: Sequence[Fact] = (),
 ) -> tuple[Fact, ...]:
-    """One line per control, the ones that people look for first.
+    """One line for each control. The ones that people look for come first.
 
     ``image`` is as inspected, empty if it is gone; ``published`` are the ports that its gateway publishes, and
     ``lives`` its time limits.

@@ -1,7 +1,7 @@
 """One engine's API: aiodocker's client on our own connector, with every failure translated.
 
-The only module here that imports aiohttp and aiodocker (a quarter of a second): it is imported when there is an engine
-to talk to.
+Only this module imports aiohttp and aiodocker, which takes a quarter of a second, so it is imported when there is an
+engine to talk to.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Engine:
                 yield chunks
         except ConsoleError:
             if body is not None and body.failure is not None:
-                raise body.failure from None  # the engine only saw its request end
+                raise body.failure from None  # the engine only saw the request end
             raise
 
     @asynccontextmanager
@@ -127,7 +127,7 @@ class Engine:
             self.docker.api_version = f"v{version}"
 
     def execution(self, id: str, *, tty: bool) -> Hijacked:
-        """The streams of a command that was created there; opening them starts the command."""
+        """The streams of a command that was created before. Opening them starts the command."""
         return Exec(self.docker, id, tty).start(detach=False)
 
     async def hijack(self, stream: Hijacked) -> None:
@@ -155,7 +155,7 @@ class Engine:
         # Raw on aiodocker's session: its own log() loses which stream a line came from, and its JSON costs twice as
         # much.
         url = URL(f"{self.docker.docker_host}/{path}").with_query(dict(params or {}))
-        # aiohttp offers gzip, and the engine then compresses what it copies out: 300 MB take 11 s, not 2.
+        # aiohttp offers gzip, and the engine would then compress what it sends: 300 MB take 11 s, not 2.
         sent = {"Accept-Encoding": "identity", **(headers or {})}
         with self.translated():
             response = await self.docker.session.request(method, url, timeout=timeout, headers=sent, **body)
@@ -173,7 +173,7 @@ class Engine:
 
     def lost(self, error: BaseException) -> BackendUnreachable:
         """The console's error for one of aiohttp's."""
-        if isinstance(error, aiohttp.ClientSSLError):  # before the errno: OpenSSL's 1 is not EPERM
+        if isinstance(error, aiohttp.ClientSSLError):  # before the errno, as OpenSSL's 1 is not EPERM
             why, hint = f"its certificate does not hold: {error}", "look at the context's ca.pem, cert.pem and key.pem"
             return BackendUnreachable(engine_prefix(self.context) + why, hint=hint)
         inner = getattr(error, "os_error", None)
@@ -204,7 +204,7 @@ class _Translated:
 
 
 class _Source:
-    """A request's body that remembers why it ended: aiohttp reports every such failure as a lost connection."""
+    """A request's body that remembers why it ended, as aiohttp reports every such failure as a lost connection."""
 
     def __init__(self, source: AsyncIterator[bytes]) -> None:
         self.failure: Exception | None = None

@@ -1,4 +1,4 @@
-"""What is remembered of an engine between its answers: OOM kills from its events, and image descriptions."""
+"""Remembers what an engine reported: OOM kills from its events, and image descriptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT = 4096
 
 
 class EngineCache(Struct):
-    """``ooms``: seconds since the epoch of the last OOM kill in each container. Both drop their oldest entries."""
+    """``ooms`` has the time of each container's last OOM kill (seconds since the epoch). Old entries are dropped."""
 
     ooms: OrderedDict[str, float] = field(default_factory=OrderedDict)
     _images: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)

@@ -1,4 +1,4 @@
-"""The engine's events of one container. An engine keeps only its last 256 events, and loses them when it ends."""
+"""Reads the engine's events of one container. An engine keeps only its last 256 events, until it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = ("exitCode", "signal", "execID", "execDuration", "oldName", "name", "im
 
 
 async def read(engine: Engine, id: str, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:
-    """Oldest first. Raises NotFound for an unknown container; following ends with the container."""
+    """A container's events, oldest first. Raises NotFound. Following ends with the container."""
     with about(described(id)):
         full = str((await engine.call("GET", container_path(id, "json")))["Id"])
     params: dict[str, str | int] = {
@@ -45,7 +45,7 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
 
 
 def _by_us(happening: Happening, ours: set[str]) -> bool:
-    """Whether it belongs to a command that the console runs for itself; ``ours`` holds the ids of those."""
+    """Whether an event belongs to a command that the console runs for itself; ``ours`` has the ids of those."""
     command = happening.attributes.get("execID", "")
     if f" {HELPER} " in happening.detail or happening.detail.endswith(f" {WRAPPER}"):
         ours.add(command)
@@ -53,7 +53,7 @@ def _by_us(happening: Happening, ours: set[str]) -> bool:
 
 
 def happening_of(event: Mapping[str, Any]) -> Happening:
-    """One event: ``exec_create: sh -c true`` is the word and its detail."""
+    """Parse one event: in ``exec_create: sh -c true`` they are the word and its detail."""
     what, _, detail = str(event.get("Action", "")).partition(":")
     attributes = event.get("Actor", {}).get("Attributes") or {}
     return Happening(

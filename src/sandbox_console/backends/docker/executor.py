@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def start_command(engine: Engine, request: Exec, secrets: Sequence[ResolvedSecret]) -> DockerProcess:
-    """Start a command. Raises NotFound, Conflict (it does not run), UsageError (no command)."""
+    """Start a command. Raises NotFound, Conflict (the container is not running), UsageError (no command)."""
     if not request.argv or not request.argv[0]:
         raise UsageError("a command is needed", hint="sandbox-console exec NAME -- CMD ARG...")
     body = {
@@ -38,7 +38,7 @@ async def start_command(engine: Engine, request: Exec, secrets: Sequence[Resolve
 
 
 async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[ResolvedSecret]) -> shell.DockerTerminal:
-    """Open a shell on a PTY of this size. Raises as :func:`start_command`; Unsupported if the image has no shell."""
+    """Open a shell on a PTY of this size. Raises like :func:`start_command`; Unsupported if there is no shell."""
     with about(f"container {request.ref.id[:12]}"):
         path = request.shell or await shell.choose(engine, request.ref.id)
     body = {
@@ -48,9 +48,9 @@ async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[Resol
         "AttachStdout": True,
         "AttachStderr": True,
         "Env": [f"TERM={request.term}"],
-        "ConsoleSize": [request.rows, request.cols],  # engines from 23 on begin with it
+        "ConsoleSize": [request.rows, request.cols],  # the initial size, for engines from 23 on
     }
-    execution = await _execute(engine, request.ref.id, request.user, body, secrets)
+    execution = await _execute(engine, request.ref.id, request.user, body, secrets, request.mark)
     terminal = shell.DockerTerminal(engine, execution)
     try:
         await _first_size(terminal, request)
@@ -69,11 +69,12 @@ async def _first_size(terminal: shell.DockerTerminal, request: OpenShell) -> Non
 
 
 async def _execute(
-    engine: Engine, container: str, user: str | None, body: dict[str, Any], secrets: Sequence[ResolvedSecret]
-) -> Execution:
+    engine: Engine, container: str, user: str | None, body: dict[str, Any], secrets: Sequence[ResolvedSecret],
+    mark: str = "",
+) -> Execution:  # fmt: skip
     secret_handover.check(secrets)
     await _write_files(engine, container, user, [secret for secret in secrets if secret.inject == "file"])
-    mark = new_mark()
+    mark = mark or new_mark()
     # The engine shows an exec's command line, never its environment, and stores neither on disk.
     variables = [f"{secret.name}={secret.value}" for secret in secrets if secret.inject == "env"]
     body = body | {"User": user or "", "Env": [*body["Env"], *variables, f"{VARIABLE}={mark}"]}
@@ -89,7 +90,7 @@ async def _opened(engine: Engine, container: str, body: dict[str, Any], reaper: 
         try:
             await execution.open()
         except asyncio.CancelledError:
-            await run_to_completion(execution.end())  # it may run already, and nobody would have a handle on it
+            await run_to_completion(execution.end())  # it may already run, and nobody would have a handle for it
             raise
     return execution
 

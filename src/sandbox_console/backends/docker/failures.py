@@ -26,7 +26,7 @@ class Refused(BackendError):
 
 
 def refused(message: str, status: int) -> Refused:
-    """The engine's refusal in its own words, with the next step if one is known."""
+    """The error for a refusal in the engine's words, with the next step if one is known."""
     text = plain(message)
     hint = "free some: sandbox-console images prune" if "no space left on device" in text else ""
     return Refused(f"the engine's disk is full: {text}" if hint else text, status, hint=hint)
@@ -46,7 +46,7 @@ def plain(message: str) -> str:
 
 
 def no_answer(context: str, address: str, number: int | None, text: str) -> BackendUnreachable:
-    """Why an engine does not answer, by errno: a missing socket, no permission and no listener need different fixes."""
+    """The error for an engine that does not answer, with a fix for each errno: no socket, permission or listener."""
     match number:
         case errno.ENOENT:
             why, hint = f"there is no socket at {address}", f"start the engine, or {_elsewhere(context)}"
@@ -67,18 +67,18 @@ def _elsewhere(context: str) -> str:
 
 
 def engine_prefix(context: str) -> str:
-    """How every message about an engine begins; a health leaves it out, as it already names its backend."""
+    """The beginning of every message about an engine. A health omits it, as it already names its backend."""
     return f"docker engine {context!r}: "
 
 
 @contextmanager
 def about(thing: str) -> Iterator[None]:
-    """Turn a refusal into NotFound (404) or Conflict (409) that names ``thing``; others stay as they are."""
+    """Turn a refusal into NotFound (404) or Conflict (409), which name ``thing``. Other errors stay as they are."""
     try:
         yield
     except Refused as error:
         if error.status == 404:
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
-        if error.status == 409 or error.message.endswith(" is not paused"):  # to which engines answer 500
+        if error.status == 409 or error.message.endswith(" is not paused"):  # for which engines answer 500
             raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
         raise

@@ -1,4 +1,4 @@
-"""A container's files: through the engine's archive endpoints, or with tar inside where only the container sees them.
+"""Reads and writes a container's files, through the engine's archive endpoints or with programs in the container.
 
 A directory's tar contains its layers and volumes, but no tmpfs below it (see ``place``).
 """
@@ -31,7 +31,7 @@ _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.CONTTYPE, 
 
 
 async def stat(engine: Engine, id: str, path: str) -> FileInfo:
-    """One path; links are followed. Raises NotFound."""
+    """The status of a path. Links are followed. Raises NotFound."""
     place = await locate(engine, id, path)
     found = await (guest_files.stat(engine, place) if place.inside else seen(engine, id, place.path))
     if found is None:
@@ -40,10 +40,10 @@ async def stat(engine: Engine, id: str, path: str) -> FileInfo:
 
 
 async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:
-    """A directory's entries by name. Raises NotFound, or Conflict if it is not a directory.
+    """A directory's entries, sorted by name. Raises NotFound, or Conflict if it is not a directory.
 
-    A running container is listed with ``find`` and ``stat`` inside. Without these, without permission, or if it does
-    not run, the engine's tar of the directory is read through, which transfers everything below it.
+    A running container is listed with ``find`` and ``stat`` inside. If these are missing, if there is no permission, or
+    if the container is not running, the engine's tar of the directory is read, which transfers everything below it.
     """
     place = await locate(engine, id, path)
     if not place.inside:
@@ -57,7 +57,7 @@ async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:
 
 
 async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, None]:
-    """A tar of the path, a link as such, in blocks as they fill. Raises NotFound; Conflict in /proc and /sys."""
+    """A tar of the path, in blocks. A link is not followed. Raises NotFound; Conflict in /proc and /sys."""
     place = await locate(engine, id, path, last=False)
     if made_up(place.path):
         raise Conflict(
@@ -71,7 +71,7 @@ async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, 
         return
     try:
         async with engine.bulk(container_path(id, "archive"), {"path": place.path}) as archive:
-            async for block in blocks(archive):
+            async for block in blocks(archive):  # over TLS and ssh they arrive as they are sent
                 yield block
     except Refused as error:
         raise _missing(path) if error.status in (404, 500) else error from error

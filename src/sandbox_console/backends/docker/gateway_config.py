@@ -26,7 +26,7 @@ PORT = 3128
 INSIDE = "/gateway"
 PROGRAM = f"{INSIDE}/gateway.pyz"
 HOST_NET = "/proc/1/net"
-"""On the engine's machine, even if that is a virtual one: a bind mount's source is looked up there."""
+"""A path on the engine's machine, even if that is virtual, as a bind mount's source is looked up there."""
 RUN = ["python3", "-I", "-S", PROGRAM]
 _UID = 65532  # the gateway's user if root's console creates it; nobody's on most systems
 _MEMORY = 256 * MIB
@@ -52,7 +52,7 @@ class Gateway(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The gateway's address in the network; Docker keeps the first one for itself, though nobody has it."""
+        """The gateway's address in the network. Docker reserves the first address, though nobody uses it."""
         return str(self.subnet[2])
 
     @property
@@ -65,7 +65,7 @@ def network(gate: Gateway) -> dict[str, Any]:
     """The body for networks/create.
 
     An engine (20.10) gives a sandbox a default route in an internal network, too: through the bridge's address, unless
-    ``DefaultGatewayIPv4`` names another one. This names one that nobody has, even if the bridge gets its own.
+    ``DefaultGatewayIPv4`` names another one. So this names an address that nobody has, even if the bridge gets one.
     """
     aside = {"DefaultGatewayIPv4": str(gate.subnet[6])}
     return {
@@ -119,7 +119,7 @@ def gateway(
 
 
 def _restart(*, publishes: bool) -> dict[str, str]:
-    """It outlives the console and restarts of the engine, but if it has ports it ends with the engine.
+    """The restart policy. A gateway outlives the console and restarts of the engine, but not if it has ports.
 
     The sandbox ends with its engine, and a gateway that came back alone would keep its ports on the host.
     """
@@ -127,7 +127,7 @@ def _restart(*, publishes: bool) -> dict[str, str]:
 
 
 def _walls(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What restricts a gateway to its job: it reads what a guest sends."""
+    """The restrictions of a gateway, which reads what a guest sends."""
     return {
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges:true", *syscall_filter.options(info, {})],
@@ -157,12 +157,12 @@ def joined(container: str, gate: Gateway) -> dict[str, Any]:
 
 
 def dress(body: dict[str, Any], gate: Gateway, *, out: bool) -> None:
-    """Change a sandbox's body for containers/create to use its gateway; with ``out`` it gets the proxy's variables."""
+    """Make a sandbox's body for containers/create use its gateway. With ``out`` it gets the proxy's variables."""
     body["Labels"][EGRESS] = gate.token
     own = {entry.partition("=")[0] for entry in body["Env"]}
     told = variables(f"http://{gate.address}:{PORT}") if out else {}
     body["Env"] = [f"{name}={value}" for name, value in told.items() if name not in own] + body["Env"]
-    # 0.0.0.0 is the sandbox itself, where nobody answers: the engine's resolver would forward lookups to the outside.
+    # 0.0.0.0 is the sandbox itself, where nobody answers. The engine's resolver would forward lookups to the outside.
     body["HostConfig"] |= {"NetworkMode": gate.name, "Dns": ["0.0.0.0"], "Sysctls": _no_ipv6()}  # noqa: S104
     endpoint = {"IPAMConfig": {"IPv4Address": gate.sandbox_address}}
     body["NetworkingConfig"] = {"EndpointsConfig": {gate.name: endpoint}}
@@ -178,5 +178,5 @@ def _user() -> str:
 
 
 def _no_ipv6() -> dict[str, str]:
-    """For an engine on this machine: if its kernel has no IPv6, the setting would keep a container from starting."""
+    """The setting that disables IPv6; empty if this machine's kernel has no IPv6, as no container would start then."""
     return _IPV6_OFF if Path("/proc/sys/net/ipv6").exists() else {}

@@ -30,10 +30,10 @@ async def start(
     engine: Engine, token: str, name: str, ready: Path, asked: Sequence[PublishedPort],
     free: Callable[[str], Awaitable[None]], *, hint: str,
 ) -> None:  # fmt: skip
-    """Start it, and wait until it listens and the engine has bound every port of ``asked``.
+    """Start a gateway, and wait until it listens and the engine has bound every port of ``asked``.
 
-    ``name`` is the sandbox's. ``free`` ends an idle gateway, given by its token. A gateway that fails does not run:
-    raises Conflict if something else has a place, else BackendError with its last words and ``hint``.
+    ``name`` is the sandbox's. ``free`` ends an idle gateway, given by its token. If it fails, the gateway is not
+    running. Raises Conflict if an address is taken, else BackendError with the gateway's last output and ``hint``.
     """
     if (await inspected(engine, token))["State"].get("Running") and ready.exists():
         return
@@ -91,13 +91,13 @@ async def _answered_for(engine: Engine, token: str, name: str, asked: Sequence[P
 
 
 async def stop(engine: Engine, token: str) -> None:
-    """Stop it, even if it is still starting: the engine does one after the other."""
+    """Stop a gateway, even if it is still starting, as the engine carries out one request after the other."""
     with suppress(ConsoleError):
         await engine.call("POST", container_path(gateway_name(token), "stop"), params={"t": _STOP_S})
 
 
 async def inspected(engine: Engine, token: str) -> dict[str, Any]:
-    """The engine's description of it. Raises NotFound if it is gone."""
+    """The engine's description of a gateway. Raises NotFound if it is gone."""
     try:
         data: dict[str, Any] = await engine.call("GET", container_path(gateway_name(token), "json"))
     except Refused as error:
@@ -108,7 +108,7 @@ async def inspected(engine: Engine, token: str) -> dict[str, Any]:
 
 
 def why_down(state: Mapping[str, Any]) -> str:
-    """Why it does not answer; empty while it runs."""
+    """Why a gateway does not answer; empty while it is running."""
     if state.get("Restarting"):
         return "its gateway fails and is started again"
     return "" if state.get("Running") else f"its gateway does not run: it is {state.get('Status')}"

@@ -1,4 +1,4 @@
-"""Gateways: each lets traffic out of its container by rules, and publishes its ports. They come and go together."""
+"""Manages gateways. Each lets traffic out of its container by rules, publishes its ports, and ends with it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _BRIDGED = (
 _GONE = "its gateway's container was removed"
 _TRIES = 16
 _ORPHAN_S = 120.0
-_PREFIX = 29  # an address each for the bridge, the gateway and the sandbox
+_PREFIX = 29  # for the addresses of the bridge, the gateway and the sandbox
 
 
 class Options(Struct, frozen=True):
-    """Options about egress under ``[backends.docker]``.
+    """The options about egress under ``[backends.docker]``.
 
     ``egress_image`` needs Python 3.11 or newer as ``python3``; ``egress_network`` is the network through which gateways
     connect to the outside; ``egress_pool`` is cut into a /29 for each sandbox; ``egress_hosts`` is a file like
@@ -65,7 +65,7 @@ class Options(Struct, frozen=True):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Options:
-        """Read the options that are about egress. Raises ConfigError for an invalid value."""
+        """Read the options about egress. Raises ConfigError for an invalid value."""
         known = set(cls.__struct_fields__)
         values = {key: value for key, value in table.items() if key in known}
         for key, value in values.items():
@@ -82,7 +82,7 @@ class Options(Struct, frozen=True):
 
 
 class Gateways:
-    """The gateways of one engine. ``problem`` is why there can be none; empty if they work."""
+    """The gateways of one engine. ``problem`` is why there cannot be any; empty if they work."""
 
     def __init__(self, connection: Connection, folder: Path | None, options: Options) -> None:
         self._connection, self._options = connection, options
@@ -126,7 +126,7 @@ class Gateways:
         try:
             await shielded(furnishing)
         except BaseException as error:
-            # The engine finishes what it has begun: if it is removed before that, it would appear afterwards.
+            # The engine finishes what it has begun, so it would appear after an earlier removal.
             await run_to_completion(self._undo(engine, gate, furnishing))
             if isinstance(error, (Refused, OSError)):
                 raise BackendError(f"the egress gateway of {spec.name} cannot be made: {error}") from error
@@ -195,7 +195,7 @@ class Gateways:
         return folder
 
     def _program(self) -> Path:
-        """The gateway's program on disk, named by its content: a running gateway keeps the one it began with."""
+        """The gateway's program on disk, named by its content, so that a running gateway keeps its own version."""
         data = bundle.build()
         path = self.folder(f"gateway-{hashlib.sha256(data).hexdigest()[:12]}.pyz")
         if not path.exists():
@@ -214,7 +214,7 @@ class Gateways:
     async def start(self, engine: Engine, token: str, data: Mapping[str, Any]) -> None:
         """Start the gateway of a sandbox, as inspected, and wait until it listens.
 
-        Raises Conflict if a port's place is taken, BackendError with the gateway's last words.
+        Raises Conflict if a port's address is taken, BackendError with the gateway's last output.
         """
         name = str(data["Name"]).lstrip("/")
         hint = f"egress_image needs Python 3.11 or newer; it is {self._options.egress_image}"
@@ -271,7 +271,7 @@ class Gateways:
         return (*held, Fact("egress.host", "refused", note=told))
 
     def _says(self, token: str, word: str) -> bool:
-        """Whether a gateway has found what a word of ``egress.host`` says."""
+        """Whether a gateway reported this word of ``egress.host_addresses``."""
         try:
             return word in ready_words(self.folder(token) / "records")
         except NotFound:
@@ -309,7 +309,7 @@ class Gateways:
                 await self.discard(engine, token)
 
     async def state(self, engine: Engine, token: str) -> str:
-        """Why a gateway does not answer; empty while it runs."""
+        """Why a gateway does not answer; empty while it is running."""
         try:
             return running.why_down((await running.inspected(engine, token))["State"])
         except NotFound:
@@ -317,7 +317,7 @@ class Gateways:
 
 
 def token_of(data: Mapping[str, Any]) -> str:
-    """The token of an inspected container's gateway; empty if it has none.
+    """The token of an inspected container's gateway; empty if it has no gateway.
 
     An image may carry the label, for example one that was committed from a sandbox: only a container in the network has
     the gateway.
@@ -327,7 +327,7 @@ def token_of(data: Mapping[str, Any]) -> str:
 
 
 def proxy_of(data: Mapping[str, Any]) -> str:
-    """The token of its gateway if that allows egress; empty for one that only publishes ports."""
+    """The token of its gateway if that allows egress; empty if it only publishes ports."""
     spec = spec_of(data)
     return token_of(data) if spec is None or spec.egress else ""
 

@@ -1,4 +1,4 @@
-"""Files that only a running container sees, read with its image's own sh, stat, find, readlink and tar.
+"""Reads files that only a running container sees, with its image's own sh, stat, find, readlink and tar.
 
 The guest controls their output: a hostile image can lie about its own files, but about nothing else.
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.process import DockerProcess
 
 PATIENCE_S = 20.0
-"""For one question; an archive may take as long as data flows."""
+"""The time limit of one query. An archive may take as long as data flows."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""The size limit of an answer: some 500,000 entries."""
+"""The size limit of an answer: about 500,000 entries."""
 
 # A name has no slash, so two begin a record. readlink's answers are separated by NULs.
 _STAT = "exec stat -L -c '//%f %s %u %g %Y %n' -- \"$1\""
@@ -50,7 +50,7 @@ _PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "
 
 
 async def stat(engine: Engine, place: Place) -> FileInfo | None:
-    """One path, links followed; None if it does not exist. Raises Unsupported if the image has no ``stat``."""
+    """The status of a path, following links; None if it does not exist. Raises Unsupported if there is no ``stat``."""
     end, out, err = await _ask(engine, place, _STAT, place.path)
     if end.code in (126, 127):
         raise Unsupported(f"{place.path} is in memory, and the image lacks sh and stat to look at it with")
@@ -133,7 +133,7 @@ async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[
 
 
 async def _let_go(process: DockerProcess) -> None:
-    """End a helper. That it could not be ended hides no error that came before."""
+    """End a helper. A failure to end it must not hide an earlier error."""
     if process.ended:
         return
     before = sys.exception()

@@ -1,4 +1,4 @@
-"""Where a path in a container really leads: the engine's archive sees layers and volumes, but no tmpfs.
+"""Finds where a path in a container really leads, as the engine's archive sees layers and volumes but no tmpfs.
 
 A tmpfs lives in the running container's mount namespace. What the engine reads or writes at such a path lands in the
 layer below it, unseen by the container (measured on 20.10 and 28.5), so those paths go through a command inside.
@@ -42,7 +42,7 @@ class Place(Struct, frozen=True):
 
 
 def made_up(path: str) -> bool:
-    """Whether the kernel generates it on reading: such a file's size is reported as 0, and a tar of it is empty."""
+    """Whether the kernel generates it. Such a file's size is reported as 0, and a tar of it is empty."""
     return _below(path, frozenset({"/proc", "/sys"}))
 
 
@@ -79,13 +79,13 @@ async def seen(engine: Engine, id: str, path: str) -> FileInfo | None:
         headers = await engine.head(container_path(id, "archive"), {"path": path})
     except Refused as error:
         if error.status == 500:
-            return None  # a file where the path needs a folder: the engine answers a HEAD without a reason
+            return None  # a file instead of a folder: the engine answers a HEAD without a reason
         raise
     return _described(headers) if headers is not None else None
 
 
 async def _followed(engine: Engine, id: str, path: str, mounts: frozenset[str]) -> str:
-    """The engine reports a link's final target, so each component costs one request at most."""
+    """The path with its links followed. The engine reports a link's final target, so a component costs one request."""
     real, rest = "/", [part for part in path.split("/") if part]
     while rest and not _below(real, mounts):
         real = posixpath.join(real, rest.pop(0))

@@ -1,4 +1,4 @@
-"""The request that creates a container, with every protection that a plain Docker engine offers.
+"""Builds the request that creates a container, with every protection that a plain Docker engine offers.
 
 The settings were tried on 20.10 and 28.5: no capability, seccomp on, unshare, mount and dmesg denied, a fork bomb
 stopped, at no measurable cost to the start (170-260 ms with or without).
@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from sandbox_console.backends.docker import secret_handover, syscall_filter
-from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
+from sandbox_console.backends.docker.labels import MADE, MANAGED, SECRETS, SPEC, WORKSPACE
 from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
 from sandbox_console.errors import ConfigError, InvalidSpec
 from sandbox_console.model.secret import ResolvedSecret
@@ -22,12 +23,12 @@ DEFAULT_USER = "1000:1000"
 """The user of the command if neither the spec nor the image names one."""
 
 TMP_MIB = 512
-"""How large /tmp may grow unless the option ``tmp_mib`` is set, as on bubblewrap. It counts as the sandbox's memory."""
+"""The default size of /tmp, as with bubblewrap; ``tmp_mib`` changes it. It counts as the sandbox's memory."""
 
 _TMPFS = {
-    # Empty files are kernel memory: by default, one may be created for every two pages of the host.
+    # Empty files take kernel memory: by default, one may be created for every two pages of the host.
     "/run": "rw,noexec,nosuid,nodev,size=16m,nr_inodes=16k,mode=1777",
-    # A mode of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
+    # It needs a mode of its own, as runc gives a tmpfs the mode of the image's folder, and /run mostly belongs to root.
     secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,nr_inodes=1k,mode=1777",
 }
 
@@ -35,8 +36,11 @@ GIVEN_BACK = frozenset(
     {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
      "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT", "SYS_PTRACE"}
 )  # fmt: skip
-"""Docker's own default set, and SYS_PTRACE for debuggers. Without NET_RAW: with it a guest forges addresses to its
-gateway and its neighbours. The rest (SYS_ADMIN, NET_ADMIN, ...) can take over a host, or its network."""
+"""Docker's default set, with SYS_PTRACE for debuggers and without NET_RAW.
+
+With NET_RAW a guest could forge addresses towards its gateway and its neighbours. The other capabilities (SYS_ADMIN,
+NET_ADMIN, ...) can take over a host or its network.
+"""
 
 
 def body(
@@ -65,12 +69,12 @@ def _command(spec: SandboxSpec, image: Mapping[str, Any], secrets: Sequence[Reso
         raise InvalidSpec({"command": f"the image {spec.image!r} has no command of its own; give one"})
     if not secrets:
         return {"Cmd": words}
-    # Open once: the engine closes stdin when the console, which attaches before the start, has sent the lines.
+    # Stdin is open once: the engine closes it when the console, which attaches before the start, has sent the lines.
     return {"Entrypoint": secret_handover.entrypoint(), "Cmd": [*entry, *words], "OpenStdin": True, "StdinOnce": True}
 
 
 def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
-    labels = {**spec.labels, MANAGED: "1", SPEC: json.dumps(spec.to_dict(), sort_keys=True)}
+    labels = {**spec.labels, MANAGED: "1", MADE: token_hex(8), SPEC: json.dumps(spec.to_dict(), sort_keys=True)}
     if secrets:
         labels[SECRETS] = secret_handover.label(secrets)
     if spec.workspace and (note := workspace_note(spec.workspace, user)):
@@ -84,7 +88,7 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any], 
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges:true", *syscall_filter.options(info, image)],
         "ReadonlyRootfs": spec.read_only_root,
-        "Init": True,  # a stop takes 0.05 s instead of 5, and orphans are reaped
+        "Init": True,  # a stop takes 0.05 s instead of 5 s, and orphans are reaped
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "OomScoreAdj": 500,
@@ -102,12 +106,12 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any], 
 
 
 def tmpfs(tmp_mib: int) -> dict[str, str]:
-    """What is in memory. The engine mounts it noexec by default, but builds and test runners execute from /tmp."""
+    """The folders in memory. The engine would mount them noexec, but builds and test runners execute from /tmp."""
     return {"/tmp": f"rw,exec,nosuid,nodev,size={tmp_mib}m,nr_inodes=64k,mode=1777", **_TMPFS}  # noqa: S108 - a path of the sandbox
 
 
 def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
-    """Memory without additional swap, CPU quota and number of processes, as far as the engine's kernel has them."""
+    """Memory without additional swap, CPU quota and number of processes, if the engine's kernel has them."""
     made: dict[str, int] = {}
     if info.get("PidsLimit", True):
         made["PidsLimit"] = spec.pids or DEFAULT_PIDS
@@ -119,7 +123,7 @@ def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
 
 
 def changed_limits(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, Any]) -> dict[str, int]:
-    """For a container that another tool made, only what the request changes: its swap and the rest stay as they are."""
+    """For a container of another tool, only what the request changes. Its swap and the rest stay as they are."""
     same = {"PidsLimit"} if spec.pids is None or spec.pids == now.get("PidsLimit") else set()
     if limits.get("Memory") == now.get("Memory"):
         same |= {"Memory", "MemorySwap"}
@@ -129,7 +133,7 @@ def changed_limits(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, 
 
 
 def _mounts(spec: SandboxSpec) -> list[dict[str, Any]]:
-    # Never Binds: those create a missing source, as root.
+    # Binds would create a missing source, as root.
     if not spec.workspace:
         return []
     return [{"Type": "bind", "Source": spec.workspace, "Target": "/workspace", "ReadOnly": False}]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Channel:
-    """Open, read until None, close. Writing does nothing once the other end is closed."""
+    """A stream to open, to read until None, and to close. Writing does nothing once the other end is closed."""
 
     def __init__(self, engine: Engine, stream: Hijacked) -> None:
         self._engine = engine
@@ -30,7 +30,7 @@ class Channel:
         await self._engine.hijack(self._stream)
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next chunk and its stream (1 stdout, 2 stderr); None at the end. Raises Lost if it broke off."""
+        """The next chunk and its stream (1 stdout, 2 stderr); None at the end. Raises Lost if it breaks off."""
         with self._engine.translated():
             return await self._stream.read_out()
 
@@ -56,7 +56,7 @@ class Channel:
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        """Close both directions at once: unread input is dropped, as the socket would wait for it for ever."""
+        """Close both directions at once. Unread input is dropped, as the socket would wait for it for ever."""
         transport = self._transport()
         response = self._stream._resp  # noqa: SLF001 - as in _transport
         with suppress(OSError, RuntimeError, AssertionError):

@@ -28,7 +28,7 @@ Chain = tuple[str, ...]
 
 
 NEEDED = "egress gateways are made from it"
-"""Why a prune keeps an image that nothing uses now: without it no sandbox gets egress until someone pulls it again."""
+"""Why a prune keeps an unused image. Without it no sandbox would get egress until somebody pulls it again."""
 
 
 async def images(engine: Engine, gateway: str = "") -> list[Image]:
@@ -52,7 +52,7 @@ async def remove(engine: Engine, name: str, force: bool) -> None:
 
 
 async def prunable(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
-    """What a prune would remove, and the exact sum of the layers that nothing else needs then."""
+    """What a prune would remove, and the exact size of the layers that nothing else needs then."""
     found = await images(engine, gateway)
     free = [image for image in found if not image.used_by and (unused or not image.names)]
     gone = [image for image in free if not image.needed]
@@ -66,7 +66,7 @@ async def prunable(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
 
 
 async def prune(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
-    """Remove them; returns what was removed and freed."""
+    """Remove these images; returns what was removed and freed."""
     told = await prunable(engine, unused, gateway)
     if told.spared:  # the engine's own prune has no exceptions by name
         return await _prune_but(engine, told, gateway)
@@ -79,7 +79,7 @@ async def _prune_but(engine: Engine, told: Prunable, gateway: str) -> Prunable:
             try:
                 await engine.call("DELETE", image_path(name, ""), timeout_s=PRUNE_S)
             except Refused as error:
-                if error.status not in (404, 409):  # gone already, or in use by now
+                if error.status not in (404, 409):  # already gone, or in use by now
                     raise
     left = {image.id for image in await images(engine, gateway)}
     gone = tuple(image for image in told.images if image.id not in left)
@@ -97,7 +97,7 @@ async def _prune(engine: Engine, unused: bool) -> Prunable:
 
 
 async def load(engine: Engine, archive: AsyncIterator[bytes]) -> str:
-    """The name, or the id if the archive has none. Raises BackendError if it is not an image archive."""
+    """Load an image; returns its name, or its id if the archive has none. Raises BackendError if it is no archive."""
     loaded: list[str] = []
     try:
         async with engine.stream(
@@ -126,7 +126,7 @@ async def save(engine: Engine, name: str) -> AsyncGenerator[bytes, None]:
 
 
 def raise_error(said: Mapping[str, Any], what: str) -> None:
-    """Raise BackendError for a failure that is reported in the middle of an answer that began with success."""
+    """Raise BackendError for a failure that is reported within an answer that began with success."""
     if "error" in said or "errorDetail" in said:
         text = str((said.get("errorDetail") or {}).get("message") or said.get("error"))
         told = refused(text, 500)

@@ -1,4 +1,4 @@
-"""The lines of an engine's answer: it streams events, samples and progress as one JSON object per line."""
+"""Splits an engine's answer into lines. Events, samples and progress are streamed as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Whole lines that are not blank."""
+    """The complete lines that are not blank."""
     rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")

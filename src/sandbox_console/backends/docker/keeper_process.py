@@ -1,4 +1,4 @@
-"""The keeper as a process: started if there is something to keep, checked, and replaced by a newer one."""
+"""Runs the keeper as a process: starts it if it is needed, checks it, and replaces it by a newer one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.lifetime_keeper import LifetimeKeeper
 
 START_S = 10.0
-"""How long a keeper may take to answer: its imports take half a second on an idle machine."""
+"""How long a keeper may take to answer. Its imports alone take half a second on an idle machine."""
 
 ANSWER_S = 1.0
 RECENT_S = 2.0
@@ -50,7 +50,7 @@ class KeeperProcess:
         self._last: Answer | None = None
 
     def need(self) -> Answer:
-        """Make sure that it runs, and start it if not; one of another version is replaced. Raises BackendError."""
+        """Make sure that a keeper is running. One of another version is replaced. Raises BackendError."""
         ends = time.monotonic() + START_S
         try:
             place = ProcessFolder(str(self._folder / "keeper"), make=True)
@@ -72,7 +72,7 @@ class KeeperProcess:
         raise self._failed(f"no answer within {START_S:g} s")
 
     def see(self) -> None:
-        """Start it if it does not run, without waiting for anything."""
+        """Start a keeper if none is running, without waiting for it."""
         with suppress(OSError):
             place = ProcessFolder(str(self._folder / "keeper"), make=True)
             try:
@@ -82,7 +82,7 @@ class KeeperProcess:
                 place.close()
 
     def look(self) -> Answer | None:
-        """What it reports; None if it does not run or does not answer."""
+        """What the keeper reports; None if it is not running or does not answer."""
         if time.monotonic() - self._asked_s >= RECENT_S:
             self._last = None
             with suppress(OSError):
@@ -107,12 +107,12 @@ class KeeperProcess:
 
 
 def name_of(engine: str) -> str:
-    """The name of an engine's keeper; an engine chooses its own id, so the id is hashed."""
+    """The name of an engine's keeper. The id is hashed, since an engine chooses its own."""
     return f"docker-{hashlib.sha256(engine.encode()).hexdigest()[:16]}"
 
 
 async def serve(keeper: LifetimeKeeper, folder: Path, engine: str) -> None:
-    """Be the process of this name, which was given the lock: answer, keep, and leave no gap at the end."""
+    """Run as the process of this name, which holds the lock: answer, keep the limits, and leave no gap at the end."""
     place, name = ProcessFolder(str(folder / "keeper")), name_of(engine)
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

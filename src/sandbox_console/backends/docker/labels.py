@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from sandbox_console.backends.common.installation import differ
+from typing import Any
 
 MANAGED = "sandbox-console.managed"
 """``1`` on every container that the console made."""
 
 INSTALLATION = "sandbox-console.installation"
-"""Its installation: the id of the state directory that it was made from. Other consoles share the engine."""
+"""The installation that made it, by the id of its state directory, as other consoles may share the engine."""
+
+MADE = "sandbox-console.made"
+"""A random word for each container. One whose image has the same word was made by hand, whatever its labels say."""
 
 SPEC = "sandbox-console.spec"
-"""The spec as requested, as JSON; of secrets it has only the names."""
+"""The spec as requested, as JSON. It contains only the names of secrets."""
 
 SECRETS = "sandbox-console.secrets"
 """The secrets that a start must supply: ``env:NAME`` or ``file:NAME``, separated by commas."""
 
 WORKSPACE = "sandbox-console.workspace"
-"""What was found at creation about the user's access to the workspace."""
+"""What was found out at creation about the user's access to the workspace."""
 
 WRAPPER = "sandbox-console-secrets"
 """The name ($0) of the shell that reads secrets before the command; it identifies its containers."""
@@ -34,9 +36,36 @@ GATEWAY = "sandbox-console.gateway"
 """On a gateway's container: the token of its sandbox."""
 
 
+OF_SANDBOXES = (MANAGED, MADE, INSTALLATION, EGRESS, SPEC, SECRETS, WORKSPACE)
+"""The labels that a sandbox may have."""
+
+OWN = "sandbox-console."
+"""How the keys of all these labels begin."""
+
+
 def is_anothers(labels: Mapping[str, str], ours: str) -> bool:
     """Whether another console made it; ``ours`` is the installation of this one."""
-    return labels.get(MANAGED) == "1" and differ(labels.get(INSTALLATION, ""), ours)
+    return labels.get(MANAGED) == "1" and labels.get(INSTALLATION, "") != ours
+
+
+def claims(labels: Mapping[str, str]) -> bool:
+    """Whether a container has the labels of a console. Its image may have given it them: see :func:`own_labels`."""
+    return labels.get(MANAGED) == "1"
+
+
+def image_labels(image: Mapping[str, Any]) -> Mapping[str, str]:
+    """The labels of an image as inspected; none if it is gone."""
+    return (image.get("Config") or {}).get("Labels") or {}
+
+
+def own_labels(labels: Mapping[str, str], images: Mapping[str, str]) -> dict[str, str]:
+    """A container's labels without those of a console that the engine copied from its image.
+
+    `docker commit` of a sandbox writes its labels into the image, and so can whoever builds one.
+    """
+    if MANAGED in images and labels.get(MADE) == images.get(MADE):
+        return {key: value for key, value in labels.items() if not key.startswith(OWN)}
+    return dict(labels)
 
 
 def gateway_name(token: str) -> str:

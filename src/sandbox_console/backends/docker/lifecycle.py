@@ -37,7 +37,7 @@ async def create(
     tmp_mib: int = hardening.TMP_MIB,
     installation: str = "",
 ) -> str:
-    """Create a container; returns its id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing on failure."""
+    """Create a container; returns its id. Raises InvalidSpec, Conflict, Unsupported, and then leaves nothing behind."""
     secret_handover.check(secrets)
     image = await _image(engine, spec)
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets, tmp_mib)
@@ -67,7 +67,7 @@ async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> s
 
 
 async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSecret]) -> None:
-    """Start a container, and hand over the secrets that it waits for. A no-op on a running one."""
+    """Start a container, and hand over the secrets that it waits for. Does nothing if it is running."""
     with about(name):
         data = await engine.call("GET", container_path(id, "json"))
     if data["State"]["Running"] and not data["State"].get("Restarting"):
@@ -79,7 +79,7 @@ async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSe
         await _start(engine, id, name)
         return
     payload = secret_handover.payload(chosen)
-    # Attached before the start: the engine keeps stdin for this client, and nobody else can get in between.
+    # It attaches before the start: the engine reserves stdin for this client, and nobody else can get in between.
     channel = Channel(engine, engine.docker.containers.container(id).attach(stdin=True))
     try:
         with about(name):
@@ -92,7 +92,7 @@ async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSe
 
 
 async def _passed_on(channel: Channel) -> None:
-    """Wait until the engine has all of the input: it then ends an attach that was for input only."""
+    """Wait until the engine has all of the input, after which it ends an attach that is for input only."""
     with suppress(TimeoutError):
         async with asyncio.timeout(secret_handover.WAIT_S):
             if channel.end_input():
@@ -102,7 +102,7 @@ async def _passed_on(channel: Channel) -> None:
 
 
 async def _program_there(engine: Engine, id: str, name: str, data: dict[str, Any]) -> None:
-    """Raise BackendError if the program is not in the image: behind an init the engine does not notice that itself."""
+    """Raise BackendError if the program is not in the image, which the engine does not notice behind an init."""
     words = command(data["Config"])
     if not words or not data["HostConfig"].get("Init") or words[0].startswith(("./", "../")):
         return
@@ -125,7 +125,7 @@ def _search_path(config: dict[str, Any]) -> list[str]:
 
 
 async def remove_quietly(engine: Engine, id: str) -> None:
-    """Undo a create; if that fails too, the first error is the one to report."""
+    """Undo a create. If that fails too, the first error is the one to report."""
     try:
         await engine.call("DELETE", container_path(id), params={"force": 1, "v": 1})
     except ConsoleError:

@@ -1,7 +1,7 @@
-"""Which containers have a longest life or an idle time: one file for each, in this console's own state.
+"""Stores which containers have a maximum duration or an idle time: a file for each, in this console's state.
 
-Labels would not do: an image gives its containers any label, and so does whoever creates a container. What is written
-here was requested through this console, and applies to one container of one engine.
+Labels would not do, as images and other clients can give containers any label. What is written here was requested
+through this console, and applies to one container of one engine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ID = re.compile(r"[0-9a-f]{12,64}")
 
 
 class Lifetime(Struct, frozen=True):
-    """One container's limits, and its present run.
+    """One container's limits, and its current run.
 
     ``engine`` is the engine's own id. ``run`` is when the engine started it, in the engine's words; it began at
     ``began_s`` of the monotonic clock of the boot ``boot``, which no change of the time of day moves. ``why`` is the
@@ -44,7 +44,7 @@ class Lifetime(Struct, frozen=True):
 
 
 class LifetimeFiles:
-    """The files. A console that has none for a container knows of no limit of it."""
+    """The files. If a console has none for a container, it knows of no limit for it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Ends containers whose time ran out, in a process that outlives every console: one per engine and state folder.
+"""Ends containers whose time is over, in a process that outlives every console: one per engine and state folder.
 
 It follows the engine's events and inspects a container when its time may be over. It waits for an engine that is frozen
 or gone: a limit that passed meanwhile is enforced when the engine answers again.
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.gateways import Gateways
 
 GRACE_S = 10
-"""How long to wait between the request to end and the kill, as on bubblewrap."""
+"""How long to wait between the request to end and the kill, as with bubblewrap."""
 
 QUIET_S = 10.0
-"""How long without an event until the engine is checked for an answer."""
+"""After this long without an event, the keeper checks that the engine answers."""
 
 RETRY_S = 1.0
 """How long to wait before an end that failed is tried again."""
@@ -47,12 +47,12 @@ HELD_S = 2.0
 
 _MARGIN_S = 0.02
 _USE = frozenset({"exec_create", "exec_start", "exec_die", "attach", "archive-path", "extract-to-dir", "unpause"})
-_STAMP = slice(8, 38)  # after a frame's head, as log_frames has it
+_STAMP = slice(8, 38)  # after a frame's header, see log_frames
 _PARAMS = {"filters": json.dumps({"type": ["container"]})}
 
 
 Signs = tuple[float | None, float | None]
-"""When its main process last wrote a line, and when a byte last passed one of its ports, by the time of day."""
+"""When its main process last wrote a line, and when a byte last passed one of its ports, in wall-clock time."""
 
 
 class KeptContainer:
@@ -69,7 +69,7 @@ class KeptContainer:
 
     @property
     def due_s(self) -> float:
-        """When to check next, on the monotonic clock."""
+        """When to check next, in seconds of the monotonic clock."""
         longest, idle = self.lifetime.max_duration_s, self.lifetime.idle_timeout_s
         ends = [self.lifetime.began_s + longest] if longest is not None else []
         ends += [self.used_s + idle] if idle is not None else []
@@ -109,7 +109,7 @@ class LifetimeKeeper:
         await asyncio.gather(*self._ends.values(), return_exceptions=True)
 
     async def _connected(self) -> bool:
-        """Run for as long as one connection lasts; False if there is nothing left to keep."""
+        """Run while one connection lasts; returns False if there is nothing left to keep."""
         engine = await self._connection.engine()
         async with engine.stream("events", _PARAMS) as chunks:
             await self._connection.refresh()
@@ -143,7 +143,7 @@ class LifetimeKeeper:
         return False
 
     async def _quiet(self, engine: Engine) -> bool:
-        """After a quiet time: check that the engine answers, and record what could not be recorded before."""
+        """Check, after a quiet time, that the engine answers, and record what could not be recorded before."""
         await engine.call("GET", "_ping", timeout_s=PROBE_S)
         left = await asyncio.to_thread(self._lifetimes.all, self.engine_id)
         for one in left:
@@ -152,7 +152,7 @@ class LifetimeKeeper:
         return bool(left)
 
     async def _adopt(self, engine: Engine) -> None:
-        """Take over every container that has a limit, in its present state."""
+        """Take over every container that has a limit, in its current state."""
         for one in await asyncio.to_thread(self._lifetimes.all, self.engine_id):
             await self._take(engine, one)
 
@@ -177,7 +177,7 @@ class LifetimeKeeper:
         known = self._held.get(lifetime.id)
         if known is None or known.lifetime.run != run:
             known = self._held[lifetime.id] = KeptContainer(lifetime, data)
-        if lifetime.idle_timeout_s is not None:  # what happened while nobody listened is not known
+        if lifetime.idle_timeout_s is not None:  # what happened while nobody listened is unknown
             known.used_s = known.looked_s = time.monotonic()
             known.signs = await self._signs(engine, data)
 
@@ -186,7 +186,7 @@ class LifetimeKeeper:
         self._lifetimes.forget(id)
 
     async def _happened(self, engine: Engine, event: Mapping[str, Any]) -> bool:
-        """Whether there may be something left to keep."""
+        """Handle an event. Returns whether there may be something left to keep."""
         what, _, detail = str(event.get("Action", "")).partition(":")
         box = str((event.get("Actor") or {}).get("ID") or "")
         if what == "destroy":
@@ -203,7 +203,7 @@ class LifetimeKeeper:
         return True
 
     async def _look(self, engine: Engine) -> None:
-        """End what is over, and check whether a container that nobody sent a command was in use all the same."""
+        """End containers whose time is over, and check whether others without commands were in use in other ways."""
         for box, one in list(self._held.items()):
             if box in self._ends or one.due_s > time.monotonic():
                 continue
@@ -215,7 +215,7 @@ class LifetimeKeeper:
                 self._ends[box] = asyncio.create_task(self._end(engine, one, why))
 
     async def _idle(self, engine: Engine, one: KeptContainer) -> str:
-        """Why to end it; empty if it was in use."""
+        """Why to end a container; empty if it was in use."""
         limit, data = one.lifetime.idle_timeout_s, await self._inspected(engine, one.lifetime.id)
         if limit is None or data is None or not data["State"].get("Running"):
             self._held.pop(one.lifetime.id, None)
@@ -237,7 +237,7 @@ class LifetimeKeeper:
         return await _last_line(engine, str(data["Id"])), await asyncio.to_thread(self._gates.port_used, data)
 
     async def _busy(self, engine: Engine, data: Mapping[str, Any], one: KeptContainer) -> bool:
-        """Whether a command runs in it, other than the image's own health check."""
+        """Whether a command is running in it, other than the image's own health check."""
         for command in data.get("ExecIDs") or ():
             with suppress(Refused):
                 found = await engine.call("GET", f"exec/{command}/json")
@@ -248,7 +248,7 @@ class LifetimeKeeper:
         return False
 
     async def _end(self, engine: Engine, one: KeptContainer, why: str) -> None:
-        """End it. The reason is written to disk before, and the attempt is put on record, if that is possible."""
+        """End a container. The reason is written to disk first, and the attempt is recorded if possible."""
         lifetime = structs.replace(one.lifetime, ended=one.lifetime.run, why=why, unrecorded=True)
         await asyncio.to_thread(self._lifetimes.put, lifetime)
 
@@ -261,7 +261,7 @@ class LifetimeKeeper:
             if await self._record(self._target(lifetime), why, stop):
                 await asyncio.to_thread(self._lifetimes.put, structs.replace(lifetime, unrecorded=False))
         except ConsoleError:
-            pass  # the engine froze or refused: the time is still over
+            pass  # the engine froze or refused, but the time is still over
         finally:
             one.retry_s = time.monotonic() + RETRY_S
             self._ends.pop(lifetime.id, None)
@@ -334,5 +334,5 @@ def _checkup(data: Mapping[str, Any]) -> str:
 
 
 def boot() -> str:
-    """The id of this machine's present boot, to which its monotonic clock belongs."""
+    """The id of this machine's current boot, to which its monotonic clock belongs."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,4 +1,4 @@
-"""The time limits of one engine's sandboxes: written down on creation, enforced by a keeper process."""
+"""Manages the time limits of one engine's sandboxes: stored on creation, and enforced by a keeper process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sandbox_console.model.spec import SandboxSpec
 
 SEE_S = 10.0
-"""How often a console that watches checks the keeper."""
+"""How often, in seconds, a watching console checks the keeper."""
 
 _FIELDS = ("max_duration_s", "idle_timeout_s")
 
@@ -66,7 +66,7 @@ class LifetimeLimits:
             await asyncio.to_thread(self._files.hold, id, held)
 
     async def need(self, data: Mapping[str, Any]) -> None:
-        """Check before a start that its limits will hold. Raises Conflict, BackendError; nothing on best effort."""
+        """Check before a start that its limits will hold. Raises Conflict, BackendError, unless on best effort."""
         spec = spec_of(data)
         if spec is None or not asks(spec):
             return
@@ -86,7 +86,7 @@ class LifetimeLimits:
             )
 
     async def forget(self, id: str) -> None:
-        """The container is gone."""
+        """Forget a container that is gone."""
         if self._files is not None:
             await asyncio.to_thread(self._files.forget, id)
 
@@ -103,7 +103,7 @@ class LifetimeLimits:
             await self.see()
 
     async def keep(self, engine: str, record: RecordEnd) -> None:
-        """Be the keeper."""
+        """Run as the keeper."""
         from sandbox_console.backends.docker.lifetime_keeper import LifetimeKeeper
 
         if self._files is not None and self._folder is not None:
@@ -111,7 +111,7 @@ class LifetimeLimits:
             await self._once_more(engine)
 
     async def _once_more(self, engine: str) -> None:
-        """A container that was created while the keeper ended found it still running: start another keeper."""
+        """Start another keeper for a container that was created while the keeper was ending."""
         if self._folder is not None and await self._any(engine):
             KeeperProcess(self._folder, self._connection.context, engine).see()
 

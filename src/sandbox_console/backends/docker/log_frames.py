@@ -1,8 +1,8 @@
-"""The engine's log wire format: frames of 8 bytes head, each payload a timestamp, a space and the text.
+"""Parses the engine's log format: frames with a header of 8 bytes; each payload is a timestamp, a space and text.
 
-Head: stream (1 stdout, 2 stderr), three zero bytes, big-endian length (Docker Engine API, "Attach", stream format). A
-line above 16 KiB comes as several payloads, and only the last one ends with a newline. A container with a terminal has
-no frames: its timestamps are in the text itself.
+The header has the stream (1 stdout, 2 stderr), three zero bytes and the big-endian length (Docker Engine API, "Attach",
+stream format). A line above 16 KiB is sent in several payloads, of which only the last one ends with a newline. A
+container with a terminal has no frames: its timestamps are in the text itself.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Demuxer:
         return LogRecord(self._clock.ns(stamp), _STREAMS.get(kind, Stream.STDOUT), text)
 
     def flush(self) -> list[LogRecord]:
-        """The newlines of lines that ended with a full part; half a frame at the end is not a record."""
+        """The newlines of lines that ended with a full part. Half a frame at the end is not a record."""
         return [LogRecord(at_ns, stream, b"\n") for stream, at_ns in self._open.items()]
 
     def _add(self, out: list[LogRecord], at_ns: int, stream: Stream, text: bytes) -> None:
@@ -115,6 +115,47 @@ class Demuxer:
             else:
                 text += b"\n"
         out.append(LogRecord(at_ns, stream, text))
+
+
+class BareDemuxer:
+    """Turns frames without timestamps into as few records as there are changes of the stream; none has a time.
+
+    Only for the `json-file` log driver, which keeps each newline as it was written. What `local` drops cannot
+    be found without the times.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._open: set[Stream] = set()
+
+    def feed(self, chunk: bytes) -> list[LogRecord]:
+        """The records that are complete now."""
+        data = self._rest + chunk if self._rest else chunk
+        at, end = 0, len(data)
+        out, texts, of = list[LogRecord](), list[bytes](), -1
+        while end - at >= _HEAD_SIZE:
+            kind, length = _unpack(data, at)
+            stop = at + _HEAD_SIZE + length
+            if end < stop:
+                break
+            if kind != of:
+                self._add(out, of, texts)
+                of, texts = kind, []
+            texts.append(data[at + _HEAD_SIZE : stop])
+            at = stop
+        self._add(out, of, texts)
+        self._rest = data[at:]
+        return out
+
+    def flush(self) -> list[LogRecord]:
+        """The newlines of lines that ended with a full part, as a demuxer with times gives them."""
+        return [LogRecord(0, stream, b"\n") for stream in self._open]
+
+    def _add(self, out: list[LogRecord], kind: int, texts: list[bytes]) -> None:
+        if texts:
+            record = LogRecord(0, _STREAMS.get(kind, Stream.STDOUT), b"".join(texts))
+            (self._open.discard if record.data.endswith(b"\n") else self._open.add)(record.stream)
+            out.append(record)
 
 
 class TtySplitter:
@@ -143,7 +184,7 @@ class TtySplitter:
     def _end(self, data: bytes, at: int) -> int | None:
         newline = data.find(b"\n", at + _STAMP_LENGTH)
         full = at + _STAMP_LENGTH + PART
-        # A part is full only if the next one's timestamp follows; a longer line cannot be recognised otherwise.
+        # A part is full only if the timestamp of the next one follows: a long line can be recognised in no other way.
         if (newline < 0 or newline >= full) and _STAMP.match(data, full):
             return full
         return newline + 1 if newline >= 0 else None

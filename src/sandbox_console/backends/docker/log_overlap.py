@@ -1,4 +1,4 @@
-"""Drops log records that were already delivered: a reconnect reads a little twice, and rotation repeats lines."""
+"""Drops log records that were already delivered, as a reconnect reads a little twice and rotation repeats lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox_console.model.log import LogRecord, Stream
 
 RECENT = 8192
 RECENT_NS = 10 * 10**9
-"""How much of a stream is remembered, in records and by time: a rotation repeats what was written last."""
+"""How much of a stream is remembered, in records and by time, as a rotation repeats what was written last."""
 
 
 class _Mark(Struct):
@@ -26,7 +26,7 @@ class _Mark(Struct):
 
 
 class Seen:
-    """Times within one stream never go back, so anything older than the last record was already reported.
+    """The records that have been reported. Times within a stream never go back, so older records are repeats.
 
     ``last_ns`` is the newest of all streams, 0 before the first record; ``overlap`` is whether the replay has reached a
     record that was already reported, so that nothing is missing in between.
@@ -45,7 +45,7 @@ class Seen:
             mark.again = 0
 
     def live(self) -> None:
-        """The replay has passed what was reported: an older time is now reported too, unless it is a repeat."""
+        """Note that the replay has passed what was reported: older times are reported too, unless they are repeats."""
         self._replaying = False
 
     def new(self, records: list[LogRecord]) -> list[LogRecord]:

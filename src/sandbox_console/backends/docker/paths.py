@@ -1,4 +1,4 @@
-"""Paths of the engine's API. Only ids get into them."""
+"""Builds paths of the engine's API. Only valid ids get into them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMING = "write NAME[:TAG], in lower case: alpine:3"
 
 
 def container_path(id: str, rest: str = "") -> str:
-    """The path of a container's endpoint. Raises NotFound for what cannot be an id."""
+    """The path of a container's endpoint. Raises NotFound for an impossible id."""
     if not _ID.match(id):
         raise NotFound(f"{id!r} is not a container's id", hint="sandbox-console ls --all")
     return f"containers/{id}/{rest}" if rest else f"containers/{id}"

@@ -1,4 +1,4 @@
-"""Who holds a port of the engine's host that a sandbox needs: another container, or a gateway nobody needs."""
+"""Finds out who holds a port of the engine's host that a sandbox needs: a container, or an unneeded gateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIVE = ("running", "paused", "restarting")
 
 
 async def holder(engine: Engine, place: PublishedPort) -> tuple[str, str]:
-    """(its name, the token of its gateway if that is idle); empty for a program that is not a container."""
+    """The holder's name, and the token of its gateway if that is idle. Both are empty if it is not a container."""
     for row in await engine.call("GET", "containers/json"):
         if any(_overlaps(bound, place) for bound in row.get("Ports") or ()):
             labels = row.get("Labels") or {}

@@ -16,7 +16,7 @@ from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Fact
 
 FIRST = 20000
-"""The first listener's number: above the proxy's 3128, below those that Linux gives to clients (32768)."""
+"""The first listener's port: above the proxy's 3128, and below those that Linux gives to clients (32768)."""
 
 _ENDPOINT = re.compile(r".*external connectivity on endpoint \S+ \([0-9a-f]*\): ", re.DOTALL)
 _ELSEWHERE = "publish at 127.0.0.1, at 0.0.0.0, or at another address of that host"
@@ -44,7 +44,7 @@ def bindings(asked: Sequence[PublishedPort]) -> dict[str, Any]:
 
 
 def facts(asked: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why: str) -> Iterator[Fact]:
-    """Where the engine publishes each port; ``why`` is used if ``gateway``, as inspected, has no place for it."""
+    """Where the engine publishes each port; ``why`` is shown if ``gateway``, as inspected, does not publish it."""
     found: dict[int, list[Mapping[str, str]]] = {}
     for one, places in zip(asked, _bound(asked, gateway), strict=True):
         found.setdefault(one.port, []).extend(places)
@@ -53,12 +53,12 @@ def facts(asked: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why
 
 
 def unbound(asked: Sequence[PublishedPort], gateway: Mapping[str, Any]) -> str:
-    """The first place that was requested and that the engine has not bound; empty if it has bound all."""
+    """The first requested address that the engine has not bound; empty if it has bound all."""
     return next((one.place for one, places in zip(asked, _bound(asked, gateway), strict=True) if not places), "")
 
 
 def wanted(asked: Sequence[PublishedPort], message: str) -> PublishedPort | None:
-    """The place that an engine reports as in use; None if its message means something else."""
+    """The address that an engine reports as in use; None if its message means something else."""
     if "already in use" not in message and "already allocated" not in message:
         return None
     named = [one for one in asked if one.host_port and re.search(rf":{one.host_port}(?!\d)", message)]
@@ -66,7 +66,7 @@ def wanted(asked: Sequence[PublishedPort], message: str) -> PublishedPort | None
 
 
 def failure(asked: Sequence[PublishedPort], name: str, message: str) -> BackendError | None:
-    """Why the ports cannot be published, in the engine's words; None if it refuses something else."""
+    """The error for ports that cannot be published, in the engine's words; None if it refuses something else."""
     text = plain(message)
     why = _ENDPOINT.sub("", text)
     if not asked or (why == text and "host port" not in text and "userland proxy" not in text):

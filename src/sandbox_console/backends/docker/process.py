@@ -1,4 +1,4 @@
-"""A command beside the main process, and how it ended."""
+"""Runs a command beside the main process, and reports how it ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.reaper import Reaper
 
 WRITE_CHECK_S = 0.25
-"""How long a write may wait before a check whether anyone is left to read it."""
+"""How long a write may wait before a check whether anybody is left to read it."""
 
 HANG_UP_S = 0.3
 """How long a command has between the hang-up and the kill."""
@@ -29,7 +29,7 @@ SILENCE_S = 1.5
 """How long a command may be silent before the engine is checked for an answer, and between later checks."""
 
 ANSWER_S = 8.0
-"""How many seconds the engine has to answer: with the silence before it, less than 10 s."""
+"""How many seconds the engine has to answer. With the silence before, it is less than 10 s."""
 
 LINGER_S = 2.5
 """The engine itself waits 2 s for the last output after a command has ended."""
@@ -41,7 +41,7 @@ Chunk = tuple[int, bytes]
 
 
 class Execution:
-    """One exec of the engine: opened, read, waited for and ended identically with and without a terminal.
+    """One exec of the engine, handled identically with and without a terminal.
 
     ``refused`` is set if the command could not be run at all: then it never had a process. ``silent`` is set if the
     engine did not answer while it ran.
@@ -97,7 +97,7 @@ class Execution:
         return chunk
 
     async def watch(self) -> None:
-        """End the reading if the engine does not answer: a frozen one keeps its connections open for ever."""
+        """End the reading if the engine does not answer, as a frozen one keeps its connections open for ever."""
         while not self._ended.is_set():
             await asyncio.sleep(SILENCE_S)
             if time.monotonic() - self._heard < SILENCE_S:
@@ -108,11 +108,11 @@ class Execution:
                 self.silent = BackendUnreachable(f"{error.message}; the command may still run", hint=error.hint)
                 self._ended.set()
                 await self.channel.close()
-            except Refused:  # it answers, and whoever waits for the command gets the error
+            except Refused:  # it answers, and the waiter for the command gets the error
                 continue
 
     async def write(self, data: bytes) -> None:
-        """Write bytes to stdin. Unread input is given up when the command ends, which the engine itself does not do."""
+        """Write bytes to stdin. Unlike the engine, this gives unread input up when the command ends."""
         if self._deaf:
             return
         task = asyncio.ensure_future(self.channel.write(data))
@@ -127,7 +127,7 @@ class Execution:
             task.cancel()
 
     async def wait(self) -> Exit:
-        """How it ended. This also checks with the engine directly, as nobody may be reading to the end."""
+        """Wait for its end. This also asks the engine directly, as nobody may be reading to the end."""
         pause = 0.02
         while self.refused is None:
             if self.silent is not None:
@@ -169,8 +169,8 @@ class Execution:
             await self._hang_up()
             await self._reaper.kill()
         else:
-            # Frozen before its input ends, so that it does not take a part for all of it. Output that nobody reads
-            # would delay the end of every other command of the container, the freeze among them: 10 s each.
+            # It is frozen before its input ends, so that it does not take part of the input for all of it. Unread
+            # output would delay the end of every other command of the container, including the freeze, by 10 s each.
             dropping = asyncio.ensure_future(self._drop())
             try:
                 await self._reaper.freeze()
@@ -188,7 +188,7 @@ class Execution:
                 await self.wait()
 
     async def _drop(self) -> None:
-        """Read and discard what comes, unless somebody else reads."""
+        """Read and discard output, unless somebody else reads it."""
         async with self._reading:
             while await self._next() is not None:
                 pass
@@ -220,8 +220,8 @@ class Execution:
     async def _out_of_memory(self) -> bool:
         """Whether the kernel killed a process of the container because it was out of memory, while the command ran.
 
-        Checked if the command was killed, and not by us. The engine reports it with an event, which may come after the
-        end.
+        This is checked if the command was killed by somebody else. The engine reports it with an event, which may
+        arrive after the end.
         """
         filters = json.dumps({"container": [self._container], "event": ["oom"]})
         for pause in _OOM_LOOKS_S:
@@ -249,15 +249,15 @@ class DockerProcess:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self.ended = False
-        """Whether its end has been waited for: then there is nothing left to kill."""
+        """Whether its end has been waited for, so that nothing is left to kill."""
 
     @property
     def pid(self) -> int | None:
-        """The command's process on the engine's host, known once it was waited for."""
+        """The command's pid on the engine's host, known once it has been waited for."""
         return self._execution.pid
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Chunks as they come; a command that cannot be run has the reason on stderr."""
+        """Chunks as they arrive. If the command cannot be run, the reason is on stderr."""
         watching = asyncio.ensure_future(self._execution.watch())
         try:
             while (chunk := await self._execution.read()) is not None:
@@ -286,7 +286,7 @@ class DockerProcess:
 
 
 def not_run(message: str) -> Exit:
-    """127 if the program does not exist, 126 if it exists and cannot be run: the shell's convention."""
+    """The shell's exit code: 127 if the program does not exist, 126 if it exists but cannot be run."""
     text = plain(message.strip())
     missing = "executable file not found" in text or ('exec: "' in text and "no such file or directory" in text)
     return Exit(code=127 if missing else 126, reason=text)

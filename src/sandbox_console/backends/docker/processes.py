@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
 
 _COLUMNS = "-eo pid,ppid,uid,cputimes,rss,stat,args"
-"""For procps' ps, which the engine's host runs; the engine joins everything after the last column's start."""
+"""Columns for procps' ps, which the engine's host runs. The engine joins everything from the last one's start on."""
 
 _KINDS = {0: "changed", 1: "added", 2: "deleted"}
 
 
 async def processes(engine: Engine, id: str) -> Sequence[GuestProcess]:
-    """What runs in it, with its own pids if the engine is on this host, else with the host's.
+    """The processes that are running in it, with its own pids if the engine is on this host, else the host's.
 
-    Raises NotFound, or Conflict if it does not run.
+    Raises NotFound, or Conflict if it is not running.
     """
     with about(described(id)):
         try:
@@ -37,7 +37,7 @@ async def processes(engine: Engine, id: str) -> Sequence[GuestProcess]:
         except Refused as error:
             if error.status in (404, 409):
                 raise
-            # busybox's ps on the engine's host knows none of these columns.
+            # busybox's ps on the engine's host has none of these columns.
             found = await engine.call("GET", container_path(id, "top"))
     titles = [_word(title) for title in found["Titles"]]
     rows = [_process(dict(zip(titles, row, strict=False))) for row in found["Processes"] or ()]
@@ -82,7 +82,7 @@ def _as_seen_inside(id: str, rows: list[GuestProcess]) -> list[GuestProcess]:
     return [
         structs.replace(row, pid=known[row.pid], parent=known.get(row.parent or 0, 0))
         for row in rows
-        if row.pid in known  # the others have ended since
+        if row.pid in known  # the others have ended meanwhile
     ]
 
 
@@ -116,7 +116,7 @@ def _process(row: Mapping[str, str]) -> GuestProcess:
 
 
 def _user(uid: str) -> str:
-    # By number: the names would be those of the engine's host.
+    # Users are numbers, as names would be those of the engine's host.
     return "root" if uid == "0" else uid
 
 
@@ -125,7 +125,7 @@ def _number(text: str) -> int | None:
 
 
 def _cpu(text: str) -> float | None:
-    """Seconds as a number, or as ps -f writes them: [[days-]hours:]minutes:seconds."""
+    """Seconds, from a number or from ps -f's format [[days-]hours:]minutes:seconds."""
     if not re.fullmatch(r"(\d+-)?\d+(:\d+)*", text):
         return None
     days, _, rest = text.rpartition("-")

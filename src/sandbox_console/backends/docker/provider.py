@@ -26,7 +26,7 @@ class DockerProvider:
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """One backend per context. Raises ConfigError for an unknown option or an invalid value; reads no network."""
+        """One backend per context. Raises ConfigError for an unknown option or an invalid value. Uses no network."""
         from sandbox_console.backends.docker.backend import DockerBackend
         from sandbox_console.backends.docker.gateways import Options
         from sandbox_console.backends.docker.hardening import capabilities, tmp_mib

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
 
 EVERY_S = 0.25
-"""The engine reports each layer's bytes ten times a second; users need fewer updates."""
+"""The engine reports each layer's bytes ten times a second, which is more often than users need."""
 
 _MIB = 1024 * 1024
 
 
 async def pull(engine: Engine, name: str, progress: Progress) -> str:
-    """Returns the image's id. Raises NotFound, BackendError (the registry refuses or is unreachable), UsageError."""
+    """Pull an image; returns its id. Raises NotFound, BackendError (registry refuses or is unreachable), UsageError."""
     reference = Reference.parse(name)
     login = await asyncio.to_thread(credentials, reference.registry)
     layers = _Layers(progress)
@@ -47,10 +47,10 @@ async def pull(engine: Engine, name: str, progress: Progress) -> str:
 
 
 def credentials(registry: str) -> dict[str, str]:
-    """The header with the stored ``docker login`` of a registry; empty without. It runs a helper program: off the loop.
+    """The header with the stored ``docker login`` of a registry; empty if there is none. Call it off the event loop.
 
-    The docker package's reader knows config.json, credential stores and per-registry helpers. Raises BackendError if a
-    helper fails.
+    It may run a helper program: the docker package's reader supports config.json, credential stores and per-registry
+    helpers. Raises BackendError if a helper fails.
     """
     from docker.errors import DockerException
 
@@ -69,7 +69,7 @@ def credentials(registry: str) -> dict[str, str]:
 
 
 class _Layers:
-    """Turns the engine's lines into lines for users: every change of a layer's state, and now and then its bytes."""
+    """Turns the engine's lines into lines for users: every change of a layer's state, and at times its bytes."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -77,7 +77,7 @@ class _Layers:
         self._told: dict[str, float] = {}
 
     def tell(self, said: Mapping[str, Any]) -> None:
-        """Pass one of the engine's lines on, if it says something new."""
+        """Report one of the engine's lines, if it says something new."""
         layer, state = str(said.get("id", "")), str(said.get("status", ""))
         now = time.monotonic()
         same = self._states.get(layer) == state

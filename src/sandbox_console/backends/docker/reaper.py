@@ -2,7 +2,7 @@
 
 Every process of the command has a mark in its environment. A second command looks for the mark in ``/proc/*/environ``,
 adds the descendants of those it finds, and signals them all. If it finds none it looks a second time: a process that is
-executing another program has no environment for a moment. It runs as the command's user and with no more rights. A
+executing another program has no environment for a moment. It runs as the command's user, with the same rights. A
 process that cleared its environment *and* left its parents is not found.
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 VARIABLE = "SANDBOX_CONSOLE_EXEC"
 PATIENCE_S = 10.0
 _LEFT = 3
-"""The script's exit code where a process of the mark is there after its last round."""
+"""The script's exit code if a process with the mark is left after its last round."""
 
-# Builtins only, so it needs nothing but /bin/sh. $1 the mark, $2 the signal, $3 the maximum number of rounds.
+# It has builtins only, so it needs nothing but /bin/sh. $1 is the mark, $2 the signal, $3 the maximum number of rounds.
 _SCRIPT = r"""
 round=0 none=0
 while [ $round -lt $3 ]; do
@@ -64,7 +64,7 @@ def new_mark() -> str:
 
 
 class Reaper:
-    """Ends the processes of one mark in one container."""
+    """Ends the processes with one mark in one container."""
 
     def __init__(self, engine: Engine, container: str, user: str, mark: str) -> None:
         self._engine = engine
@@ -73,26 +73,26 @@ class Reaper:
         self._mark = mark
 
     async def hang_up(self) -> None:
-        """Ask them to end."""
+        """Ask the processes to end."""
         await self._signal("HUP", 1)
 
     async def freeze(self) -> None:
-        """Stop all of them, as a shell would go on if its command is killed before it."""
+        """Stop all processes, as a shell would go on if its command were killed before it."""
         await self._signal("STOP", 1)
 
     async def kill(self) -> None:
-        """End them, also those that fork while it looks. Raises BackendError where that could not be done."""
+        """End all processes, including those that fork meanwhile. Raises BackendError if some are left."""
         code = await self._signal("KILL", 50)
         if code == 0 or await self._from_this_host():
             return
-        # On a busy machine what was killed can take longer to go than all rounds of the first look.
+        # On a busy machine, killed processes can take longer to go than all rounds of the first run.
         if code == _LEFT and (code := await self._signal("KILL", 50)) == 0:
             return
         why = "it is still there after SIGKILL" if code == _LEFT else "the image has no working /bin/sh to end it with"
         raise BackendError(f"the command may still run: {why}", hint="stop or kill the sandbox")
 
     async def _signal(self, name: str, rounds: int) -> int:
-        """The helper's exit code; 0 if nothing with the mark is left, or the container does not run."""
+        """The helper's exit code; 0 if nothing with the mark is left, or the container is not running."""
         body = {
             "Cmd": ["/bin/sh", "-c", _SCRIPT, HELPER, self._mark, name, str(rounds)],
             "User": self._user,
@@ -113,7 +113,7 @@ class Reaper:
             return 1
 
     async def _from_this_host(self) -> bool:
-        """Signal by the host's process ids, if the engine is on this host and we may. True if some were found."""
+        """Signal by the host's pids, if the engine is on this host and we may. Returns whether some were found."""
         if self._engine.endpoint.socket is None:
             return False
         top = await self._engine.call("GET", container_path(self._container, "top"), params={"ps_args": "-eo pid"})
@@ -129,7 +129,7 @@ def _kill_marked(pids: list[int], mark: bytes) -> bool:
         except OSError:
             continue
         try:
-            # The mark proves that this number is the sandbox's process and not another one of this host.
+            # The mark proves that the pid is the sandbox's process and not another one of this host.
             if mark in Path(f"/proc/{pid}/environ").read_bytes():
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 hit = True

@@ -1,4 +1,4 @@
-"""Splits an image's name into its parts (by the grammar of the distribution project)."""
+"""Splits an image's name into its parts, by the grammar of the distribution project."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reference(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Split a name. Raises UsageError for what cannot be an image's name."""
+        """Split a name. Raises UsageError for an impossible name of an image."""
         rest, at, digest = text.partition("@")
         name, colon, tag = rest.rpartition(":")
         if not colon or "/" in tag:
@@ -38,7 +38,7 @@ class Reference(Struct, frozen=True):
 
     @property
     def wanted(self) -> str:
-        """The tag or digest to pull: without one the engine would pull every tag."""
+        """The tag or digest to pull; without one the engine would pull every tag."""
         return self.digest or self.tag or "latest"
 
     @property

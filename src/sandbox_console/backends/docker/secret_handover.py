@@ -1,7 +1,7 @@
-"""Secrets through stdin: a small shell reads them before the command, so they are in no inspect and on no disk.
+"""Hands secrets over through stdin. A small shell reads them before the command, so no inspect or disk has them.
 
-Lines: ``e NAME=value`` for a variable, ``f NAME=value`` for a file, ``+more`` for each further line of a value, ``.``
-at the end. Only builtins of a POSIX shell are used: any image with /bin/sh will do.
+The lines are ``e NAME=value`` for a variable, ``f NAME=value`` for a file, ``+more`` for each further line of a value,
+and ``.`` at the end. Only builtins of a POSIX shell are used, so any image with /bin/sh will do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sandbox_console.model.secret import ResolvedSecret
 
 FOLDER = "/run/secrets"
 WAIT_S = 5
-"""How long the command waits for its secrets: the console sends them with the start, other tools never do."""
+"""How long the command waits for its secrets. The console sends them with the start, other tools never do."""
 
 _READ = r"""
 _sc_nl='
@@ -62,14 +62,14 @@ exec "$@" </dev/null
 """.replace("@WAIT@", str(WAIT_S))
 )
 
-# For a command that runs beside the main process: files only, in a folder that may have to be created.
+# For a command beside the main process there are only files, in a folder that may have to be created.
 _FILES = (
     "umask 077; [ -d /run/secrets ] || mkdir -p /run/secrets || exit 1\n" + _READ + "_sc_read ''; [ \"$_sc_end\" = ok ]"
 )
 
 
 def entrypoint() -> list[str]:
-    """What runs in place of the image's entrypoint; the real command follows as its arguments."""
+    """The command that replaces the image's entrypoint. The real command follows as its arguments."""
     return ["/bin/sh", "-c", _ENTRY, WRAPPER]
 
 
@@ -114,7 +114,7 @@ def wanted(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def chosen(wanted: Sequence[tuple[str, str]], secrets: Sequence[ResolvedSecret], sandbox: str) -> list[ResolvedSecret]:
-    """The secrets to send. Raises SecretError if one is missing, or is to be handed over in another way now."""
+    """The secrets to send. Raises SecretError if one is missing, or is now handed over in another way."""
     by_key: dict[tuple[str, str], ResolvedSecret] = {(secret.inject, secret.name): secret for secret in secrets}
     missing = [name for how, name in wanted if (how, name) not in by_key]
     if missing:

@@ -34,7 +34,7 @@ class DockerTerminal:
         await self.resized(cols, rows)
 
     async def resized(self, cols: int, rows: int) -> bool:
-        """Resize; False if there is no process yet, or no longer."""
+        """Resize the PTY; returns False if the process does not exist yet or any more."""
         try:
             await self._engine.call("POST", f"exec/{self._execution.id}/resize", params={"h": rows, "w": cols})
         except Refused:
@@ -53,7 +53,7 @@ async def choose(engine: Engine, container: str) -> str:
     for path in SHELLS:
         if await engine.exists(container_path(container, "archive"), {"path": path}):
             return path
-    with about(described(container)):  # nothing is found in a container that does not exist, either
+    with about(described(container)):  # a missing container also answers "not found"
         await engine.call("GET", container_path(container, "json"))
     raise Unsupported(
         "the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell, or exec a program"

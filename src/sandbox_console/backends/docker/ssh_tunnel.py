@@ -23,7 +23,7 @@ from sandbox_console.backends.docker.failures import Unusable, engine_prefix
 from sandbox_console.errors import BackendUnreachable
 
 LOGIN_S = 8.0
-"""Seconds that a connection and its login may take, each jump included."""
+"""Seconds that a connection and its login may take, including each jump."""
 
 ALIVE_S, MISSED = 2, 2
 """A peer that does not answer two checks, sent every two seconds, is lost: a frozen one after 4 to 6 s."""
@@ -31,12 +31,12 @@ ALIVE_S, MISSED = 2, 2
 _REMOTE_SOCKET = "/var/run/docker.sock"
 _FOLDER = "sandbox-console-ssh-"
 _SHORT = 50
-"""Bytes left for the path above it: a Unix socket's whole path is at most 107 bytes, 103 on macOS."""
+"""Bytes left for the folder's path: a Unix socket's path is at most 107 bytes long, on macOS 103."""
 _LONGEST = 300
-"""Characters shown of an error that the other side worded."""
+"""How many characters are shown of an error message from the other side."""
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
 
-asyncssh.set_log_level("CRITICAL")  # its warnings would be printed on the screen; each failure is raised as well
+asyncssh.set_log_level("CRITICAL")  # its warnings would be printed over the screen, and failures are raised
 
 
 class Address(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Address(Struct, frozen=True):
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read it. Raises ValueError if there is no host, or the port is not a number."""
+        """Parse an address. Raises ValueError if there is no host, or the port is not a number."""
         parts = urlsplit(url)
         if not parts.hostname or parts.password is not None or parts.query or parts.fragment:
             raise ValueError(url)
@@ -82,7 +82,7 @@ class SshTunnel:
         self._connection.close()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         with suppress(asyncssh.Error, OSError, TimeoutError):
-            async with asyncio.timeout(1):  # a frozen peer never answers the goodbye
+            async with asyncio.timeout(1):  # a frozen peer never answers
                 await self._connection.wait_closed()
         self._connection.abort()
 
@@ -103,7 +103,7 @@ async def _connect(address: Address) -> asyncssh.SSHClientConnection:
     return await asyncssh.connect(
         address.host,
         **{name: value for name, value in chosen.items() if value is not None},
-        # Nobody is there to answer a question: only methods that need no typing, as with `ssh -o BatchMode=yes`.
+        # Nobody can answer a prompt, so only methods without typing are used, as with `ssh -o BatchMode=yes`.
         preferred_auth="gssapi-keyex,gssapi-with-mic,publickey",
         keepalive_interval=ALIVE_S,
         keepalive_count_max=MISSED,
@@ -114,7 +114,7 @@ async def _forward(connection: asyncssh.SSHClientConnection, address: Address) -
     folder = await asyncio.to_thread(_private_folder)
     tunnel = SshTunnel(connection, folder)
     try:
-        # A forwarded socket accepts connections whatever is at its other end: so check once that an engine answers.
+        # A forwarded socket accepts connections whatever is at its other end, so check once that an engine answers.
         _, writer = await connection.open_unix_connection(address.path)
         writer.close()
         await connection.forward_local_path(tunnel.socket, address.path)
@@ -125,7 +125,7 @@ async def _forward(connection: asyncssh.SSHClientConnection, address: Address) -
 
 
 def _private_folder() -> Path:
-    """A folder of this user alone, named after this process; those of processes that were killed are removed."""
+    """A private folder, named after this process. Those of killed processes are removed."""
     places = (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp")  # noqa: S108 - mkdtemp is safe there
     base = Path(next(place for place in places if 0 < len(os.fsencode(place)) <= _SHORT))
     for left in base.glob(f"{_FOLDER}*"):
@@ -176,7 +176,7 @@ def _reason(address: Address, error: Exception) -> tuple[str, str]:
 
 
 def _plain(error: OSError) -> str:
-    """The words for its errno, or for each of several: asyncio's own name the call, such as "Connect call failed"."""
+    """The text for an errno, or for several. asyncio's own texts name the call, such as "Connect call failed"."""
     numbers = [int(found) for found in _NUMBER.findall(str(error))] or [error.errno or 0]
     words = dict.fromkeys(os.strerror(number).lower() for number in numbers if number > 0)
     return ", ".join(words) or error.strerror or str(error)[:_LONGEST]

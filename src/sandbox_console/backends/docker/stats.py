@@ -1,4 +1,4 @@
-"""Samples of a running container: read on this machine, streamed by the engine, or requested one by one."""
+"""Samples a running container's usage: read on this machine, streamed by the engine, or requested one by one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ Sample = Mapping[str, Any]
 
 
 ASK_FROM_S = 2.0
-"""From this interval on samples are requested one by one: for a stream the engine measures every second (0.3 % of a
-core per container on 20.10 with cgroup v1), however few samples are needed."""
+"""From this interval on, samples are requested one by one.
+
+For a stream the engine measures every second (0.3 % of a core per container on 20.10 with cgroup v1), however few
+samples are needed.
+"""
 
 
 PING_S = 5.0
 
 LOG = "sandbox_console_log"
-"""The log file's identity and size, beside what the engine puts into a sample."""
+"""The log file's identity and size, which is added to the engine's sample."""
 
 
 async def follow(
@@ -51,7 +54,7 @@ async def follow(
             before, here = sample, True
     if here:
         return
-    # Streamed at first in any case: a share of CPU needs two samples, and the second comes after a second.
+    # The first samples are always streamed: a share of CPU needs two, and the second one comes after a second.
     async with aclosing(_streamed(engine, id, 1.0 if asked else interval_s)) as samples:
         count = 0
         async for sample in samples:
@@ -68,7 +71,7 @@ async def follow(
 
 
 async def _here(engine: Engine, id: str, interval_s: float, root: str) -> AsyncGenerator[Sample, None]:
-    """From this machine's files; none if they are not the container's, or cannot be read."""
+    """Samples from this machine's files; none if they are not the container's, or cannot be read."""
     if engine.endpoint.socket is None:
         return
     data = await engine.call("GET", container_path(id, "json"))
@@ -176,7 +179,7 @@ def _block(sample: Sample | None, operation: str) -> int | None:
 
 
 def _log(now: tuple[int, int] | None, then: tuple[int, int] | None, gap: float) -> float | None:
-    """If it was rotated meanwhile, at least what is in the new file."""
+    """The log's rate in bytes per second. If it was rotated meanwhile, it is at least that of the new file."""
     if now is None or then is None:
         return None
     return _rate(now[1], then[1] if now[0] == then[0] and now[1] >= then[1] else 0, gap)

@@ -12,13 +12,13 @@ from typing import Any
 from sandbox_console.backends import seccomp
 from sandbox_console.model.sandbox import Diagnosis, Fact
 
-_DEFAULTS = ("default", "builtin")  # as engines before and since 23.0 name it
-_IMAGES = ("", "amd64", "arm64")  # programs of a 386 image have no other call for creating a socket than socketcall
+_DEFAULTS = ("default", "builtin")  # its names before and since 23.0
+_IMAGES = ("", "amd64", "arm64")  # programs of 386 images can create sockets only with socketcall
 _CLOSED = "no sockets of AF_VSOCK and AF_ALG"
 
 
 def options(info: Mapping[str, Any], image: Mapping[str, Any]) -> list[str]:
-    """What goes into SecurityOpt; nothing if the operator gave the engine another profile, or it has none.
+    """The values for SecurityOpt; empty if the operator gave the engine another profile, or it has none.
 
     ``image`` is as inspected.
     """
@@ -48,7 +48,7 @@ def fact(security: Sequence[str]) -> Fact:
 
 
 def diagnosis(info: Mapping[str, Any]) -> Diagnosis:
-    """What new sandboxes of an engine get."""
+    """The filter that new sandboxes of an engine get."""
     if options(info, {}):
         return Diagnosis("seccomp", "ok", f"this console's profile: as Docker's default, and {_CLOSED}")
     name = _profile(info)

@@ -30,9 +30,9 @@ _STATUS = {
     "dead": Status.LOST,
 }
 _EXITED = re.compile(r"Exited \((\d+)\)")
-_UNHEALTHY = "(unhealthy)"  # how the list's own words, "Up 5 minutes (unhealthy)", end
+_UNHEALTHY = "(unhealthy)"  # the end of a status such as "Up 5 minutes (unhealthy)"
 _RESTARTING = "it ends and the engine starts it again"
-# Labels that tools put on the containers they make; the first that is found names the maker.
+# Labels that tools put on their containers. The first one that is found names the maker.
 _MAKERS = (
     ("devcontainer.local_folder", "devcontainer"),
     ("devcontainer.config_file", "devcontainer"),
@@ -49,7 +49,7 @@ _COMMANDS = (("swerex-remote", "SWE-ReX"),)  # it sets no label and names contai
 
 
 def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "") -> Sandbox:
-    """A row of the engine's list: what it reports without an inspect of each container.
+    """A container from the engine's list, with what it reports without an inspect.
 
     ``ours`` is the id of this installation.
     """
@@ -116,7 +116,7 @@ def from_inspect(
 
 
 def _out_of_memory(state: Mapping[str, Any], oom_at: float | None) -> bool:
-    """Whether the engine, or an event since its last start, says that the kernel killed a process of it."""
+    """Whether the engine, or an event since the last start, says that the kernel killed one of its processes."""
     started = seconds(state.get("StartedAt"))
     return bool(state.get("OOMKilled")) or (oom_at is not None and started is not None and oom_at >= started)
 
@@ -139,7 +139,7 @@ def maker(name: str, command: str, labels: Mapping[str, str], ours: str = "") ->
 
 
 def seconds(text: str | None) -> float | None:
-    """RFC 3339 with nanoseconds as seconds since the epoch; None for the engine's "never" (year 1)."""
+    """A time in RFC 3339, with nanoseconds, as seconds since the epoch; None for the engine's "never" (year 1)."""
     if not text or text.startswith("0001-"):
         return None
     try:
@@ -164,7 +164,7 @@ def _spec(labels: Mapping[str, str], name: str) -> SandboxSpec | None:
 
 
 def _as_it_is(spec: SandboxSpec | None, host: Mapping[str, Any]) -> SandboxSpec | None:
-    """The spec with the limits that hold now: labels cannot change, limits can."""
+    """The spec with the current limits, as labels cannot change but limits can."""
     if spec is None:
         return None
     memory, cpus, pids = host.get("Memory") or 0, host.get("NanoCpus") or 0, host.get("PidsLimit") or 0
@@ -177,7 +177,7 @@ def _as_it_is(spec: SandboxSpec | None, host: Mapping[str, Any]) -> SandboxSpec 
 
 
 def _shown(labels: Mapping[str, str], spec: SandboxSpec | None) -> dict[str, str]:
-    """Its own labels. The engine adds the image's, which would say whose sandbox it is, and who may see it."""
+    """Its own labels, without the image's, which the engine adds and which could claim an owner."""
     if spec is not None:
         return dict(spec.labels)
     return {key: value for key, value in labels.items() if not key.startswith("sandbox-console.")}

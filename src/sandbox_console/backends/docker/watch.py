@@ -1,4 +1,4 @@
-"""Changes on an engine: its events, and a full list after every connect."""
+"""Watches an engine for changes: its events, and a full list after every connect."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Li
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 
 JUST_NOW_S = 1.0
-"""Opening a backend reads what the engine is: the first list, which waits for it, does not read it again."""
+"""Opening a backend reads the engine's description, so the first list does not read it again within this time."""
 QUIET_S = 10.0
-"""After so long without an event the engine is checked for an answer: a frozen one keeps its sockets open."""
+"""After this long without an event, the engine is checked, as a frozen one keeps its sockets open."""
 
-# What an event says about a row; exec, attach, top and resize change nothing that is shown.
+# What an event changes in a row. exec, attach, top and resize change nothing that is shown.
 _TELLING = frozenset(
     {"create", "start", "restart", "die", "kill", "stop", "oom", "pause", "unpause", "rename", "update", "destroy"}
     | {"health_status"}
@@ -57,7 +57,7 @@ async def watch(connection: Connection, lists: Lists, inspect: Inspect) -> Async
 
 async def _connected(connection: Connection, lists: Lists, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
     engine = await connection.engine()
-    # Subscribe first, list second: `events?since` of an engine returned 256 events at most, so gaps cannot be filled.
+    # Subscribe first, then list: `events?since` returns at most 256 events, so gaps cannot be filled.
     async with engine.stream("events", _PARAMS) as chunks:
         health = await connection.health(JUST_NOW_S)
         if not health.ok:
@@ -87,7 +87,7 @@ async def _event(ref: SandboxRef, gone: bool, inspect: Inspect) -> BackendEvent 
 
 
 async def _changed(connection: Connection, chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, bool], None]:
-    """Ids in the order of their last event, and whether they are gone; a burst is reported once."""
+    """Ids in the order of their last events, and whether they are gone. A burst is reported once."""
     rest = b""
     waiting: asyncio.Task[bytes] | None = None
     try:

@@ -1,4 +1,4 @@
-"""MicroVMs of the microsandbox runtime on this host. Importing this imports no SDK."""
+"""MicroVMs of the microsandbox runtime on this host. Importing this package does not import the SDK."""
 
 from sandbox_console.backends.microsandbox.provider import MicrosandboxProvider
 

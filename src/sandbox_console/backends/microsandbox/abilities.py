@@ -1,4 +1,4 @@
-"""What the microsandbox backend can report and do besides the list: the protocols of ``backends.abilities``."""
+"""The abilities of the microsandbox backend: the protocols of ``backends.abilities``."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Abilities:
         return await images.prune(await sdk.load(), await self._waiting(), unused=unused)
 
     async def _waiting(self) -> Counter[str]:
-        """How many sandboxes that were never started need each image."""
+        """For each image, how many sandboxes need it that were never started."""
         return Counter(one.spec.image for one in await asyncio.to_thread(self._looker.pending.all))
 
     async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:

@@ -103,7 +103,7 @@ class MicrosandboxBackend(Abilities):
         return create_options.problems(spec)
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
-        """Store it for its first start, and pull its image now. Raises InvalidSpec, Conflict, NotFound."""
+        """Store it until its first start, and pull its image. Raises InvalidSpec, Conflict, NotFound."""
         need(permit)
         if problems := create_options.problems(spec):
             raise InvalidSpec(problems)
@@ -191,7 +191,7 @@ class MicrosandboxBackend(Abilities):
         return terminal
 
     async def _entered(self, module: Any, ref: SandboxRef) -> tuple[View, Any]:
-        """What is known of a running sandbox, and a connection to it. Raises NotFound, Conflict."""
+        """What is known about a running sandbox, and a connection to it. Raises NotFound, Conflict."""
         handle = await self._looker.running(module, ref)
         return translate.view(handle), await sdk.call(module, f"sandbox {handle.name}", handle.connect())
 
@@ -202,7 +202,7 @@ class MicrosandboxBackend(Abilities):
         raise Conflict("the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell")
 
     async def _retire(self, ref: SandboxRef) -> bool:
-        """Shut down a microVM whose main process has ended; false if that failed."""
+        """Shut down a microVM whose main process has ended. Returns False if that fails."""
         module = await sdk.load()
         try:
             await lifecycle.power_off(module, await self._looker.running(module, ref))

@@ -1,4 +1,4 @@
-"""Why a boot failed, from the files that the runtime left: boot-error.json and its system log."""
+"""Finds out why a boot failed, from the files that the runtime left: boot-error.json and its system log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
     ("guest user not found", ("its image has no such user", "name a user that it has, or leave user out")),
     ("No space left on device", ("the disk is full", "free space where MSB_HOME is")),
 )
-# Only lines of the runtime's own: others may contain text that a guest has chosen, such as a requested path.
+# Only the runtime's own lines: others may contain text that a guest has chosen, such as a requested path.
 _OWN = r"^\S+ +[A-Z]+ microsandbox_runtime\S*: "
 _SAID = re.compile(_OWN + "(.*)$", re.MULTILINE)
 _BEGIN = re.compile(_OWN + "sandbox starting ", re.MULTILINE)
@@ -35,23 +35,23 @@ _END = re.compile(r"Vmm is stopping|panicked at")
 
 _ERROR = "boot-error.json"
 _BOOT_S = 60.0
-"""A boot without any output for so long has ended silently. An emulated one takes 5 s."""
+"""Seconds. A boot without any output for this long has ended silently. An emulated boot takes 5 s."""
 
 _TAIL = 64 * 1024
 
 
 def cause(text: str) -> Cause | None:
-    """What a log or an error message says about a failed boot; None if it says nothing known."""
+    """The cause of a failed boot in a log or an error message; None if it contains no known one."""
     return next((meaning for words, meaning in _CAUSES if words in text), None)
 
 
 def failure(name: str) -> Cause | None:
-    """Why the newest boot of the sandbox ``name`` failed; None if it did not. Reads files: not for the event loop."""
+    """Why the newest boot of the sandbox ``name`` failed; None if it did not. It reads files, so use a thread."""
     folder = _log(name).parent
     told = _boot_error(folder / _ERROR)
     log = system_log(name)
     last = last_boot(log)
-    # If the log is so long by now that its beginning is not read, the boot was no failure.
+    # If the log is too long for its beginning to be read, the boot did not fail.
     if not told and (_READY.search(last) or not _BEGIN.search(log)):
         return None
     found = cause(told) or cause(last) or cause(tail(folder / "kernel.log"))
@@ -71,7 +71,7 @@ def under_way(name: str) -> bool:
 
 
 def guests_own(name: str) -> bool:
-    """Whether the newest boot reached the guest, which found something wrong: the host can boot."""
+    """Whether the newest boot failed in the guest, which proves that the host can boot."""
     return bool(_boot_error(_log(name).with_name(_ERROR)))
 
 
@@ -86,7 +86,7 @@ def last_boot(log: str) -> str:
 
 
 def runtime_messages(log: str) -> list[str]:
-    """What the runtime itself says in a system log, line by line."""
+    """The runtime's own messages in a system log, line by line."""
     return _SAID.findall(log)
 
 

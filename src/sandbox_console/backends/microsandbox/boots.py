@@ -1,7 +1,8 @@
-"""The newest boot of each sandbox: its process on this host, and why it ended.
+"""Finds the newest boot of each sandbox: its process on this host, and why it ended.
 
 The SDK reports neither. They are read from /proc and the runtime's log, never from its database: a second SQLite in the
-process drops the locks of the SDK's own when it closes the file (fcntl(2)), and the next page of it is a SIGBUS.
+process drops the locks of the SDK's SQLite when it closes the file (fcntl(2)), after which the SDK's next access ends
+in a SIGBUS.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _REASONS = (
 
 
 class Run(Struct, frozen=True):
-    """The newest boot. ``started_at`` is seconds since the epoch; ``id`` is empty if it is not known."""
+    """The newest boot. ``started_at`` is seconds since the epoch; ``id`` is empty if unknown."""
 
     pid: int | None = None
     started_at: float | None = None
@@ -39,7 +40,7 @@ class Run(Struct, frozen=True):
     oom: frozenset[int] = frozenset()
     """The guest's processes that its kernel killed because memory ran out, if that was looked for."""
     places: frozenset[str] | None = None
-    """Where its process listens for published ports; None if it does not run, or this was not looked for."""
+    """Where its process listens for published ports; None if it is not running, or this was not looked for."""
 
 
 def processes() -> Mapping[str, int]:
@@ -83,7 +84,7 @@ def out_of_memory(name: str) -> frozenset[int]:
     found: set[int] = set()
     before = 0.0
     for stamp, pid in _KERNEL.findall(tail(home() / "sandboxes" / name / "logs" / "kernel.log")):
-        if float(stamp) < before:  # its clock starts over: another boot
+        if float(stamp) < before:  # the clock starts over with another boot
             found.clear()
         before = float(stamp)
         found |= {int(pid)} if pid else set()

@@ -19,7 +19,7 @@ WORKSPACE = "/workspace"
 SECRETS = "/run/secrets"
 DEFAULT_MIB = 512
 HEADROOM = 4
-"""How much a microVM can grow while it runs: to so many times its initial memory, and to every CPU of the host."""
+"""A running microVM can grow to this multiple of its initial memory, and to every CPU of the host."""
 
 
 Own = tuple[str, str]
@@ -82,7 +82,7 @@ def image(module: Any, name: str) -> Any:
 
 
 def whole_cpus(spec: SandboxSpec) -> int:
-    """The number of vCPUs: rounded up if limits are best-effort. Raises InvalidSpec for a fraction if they are not."""
+    """The number of vCPUs, rounded up if limits are best-effort. Otherwise raises InvalidSpec for a fraction."""
     asked = spec.cpus if spec.cpus is not None else 1
     if asked != int(asked) and spec.limits == "strict":
         raise InvalidSpec({"cpus": f"{asked:g}: a microVM has whole vCPUs"}, hint='or set limits = "best-effort"')
@@ -93,7 +93,7 @@ def volumes(module: Any, spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -
     """The mounts: the workspace, and a RAM disk for secrets that are files."""
     found: dict[str, Any] = {}
     if spec.workspace:
-        # The runtime's default stores the guest's modes and links in attributes that no other program reads.
+        # The runtime's default would store the guest's modes and links in attributes that no other program reads.
         found[WORKSPACE] = module.Volume.bind(
             spec.workspace, nosuid=True, stat_virtualization=module.StatVirtualization.RELAXED,
             host_permissions=module.HostPermissions.MIRROR,
@@ -104,7 +104,7 @@ def volumes(module: Any, spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -
 
 
 def problems(spec: SandboxSpec) -> Mapping[str, str]:
-    """What is wrong with a spec's values for a microVM, by field; reads nothing but folders of this host."""
+    """What is wrong with a spec's values for a microVM, by field. It reads only folders of this host."""
     folder = spec.image.removeprefix("dir:") if spec.image.startswith("dir:") else ""
     cpus = spec.cpus
     found = {

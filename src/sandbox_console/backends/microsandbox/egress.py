@@ -1,7 +1,7 @@
-"""The runtime's network policy as egress rules, and what its log says about secrets sent to the wrong host.
+"""Reports the runtime's network policy as egress rules, and from its log, secrets sent to the wrong host.
 
-The runtime logs no connection, neither one that it lets through nor one that it refuses (0.7.11, at its own log level;
-with another level it refuses to boot). So the records contain only violations of secrets.
+The runtime logs neither allowed nor refused connections (0.7.11 at its own log level; with another level it refuses to
+boot). So the records contain only violations of secrets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sandbox_console.model import hosts
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.sandbox import Sandbox
 
-# In the runtime's order. The guest chooses host and path, so nothing after them is matched by its first occurrence.
+# In the runtime's order. The guest chooses host and path, so what follows them is not matched at its first occurrence.
 _VIOLATION = re.compile(
     r"secret violation: .*? secret_env_var=(?P<secret>\S*) placeholder=\S* protocol=(?P<protocol>\S*) sni=(?P<sni>\S*)"
     r" host=(?P<host>\S*) method=(?P<method>\S*) path=.* guest_dst=(?P<address>\S*) http2_stream_id=\S*\s*\Z",
@@ -22,14 +22,14 @@ _VIOLATION = re.compile(
 
 
 def state(sandbox: Sandbox) -> EgressState:
-    """The rules from when the sandbox was made: they are in force as long as it exists."""
+    """The rules from the sandbox's creation, which are in force as long as it exists."""
     if sandbox.spec is None:
         return EgressState((), "another tool made it: its policy is in its description, not in rules")
     return EgressState(tuple(EgressRule(pattern) for pattern in sandbox.spec.egress))
 
 
 def verdict(sandbox: Sandbox, host: str, port: int) -> EgressVerdict:
-    """What the policy says, by the same patterns; the runtime itself offers no such query."""
+    """The verdict of the same patterns, as the runtime itself offers no such query."""
     for rule in state(sandbox).rules:
         if hosts.parse(rule.pattern, allow_ip=True).matches(host, port):
             return EgressVerdict(True, "", rule.pattern)
@@ -37,7 +37,7 @@ def verdict(sandbox: Sandbox, host: str, port: int) -> EgressVerdict:
 
 
 def record(sandbox: str, entry: Any) -> EgressRecord | None:
-    """A line of the log as a refusal; None if it is about something else. The placeholder's name is its rule."""
+    """A line of the log as a refusal, with the placeholder's name as its rule; None if it is something else."""
     found = _VIOLATION.search(entry.data.decode("utf-8", "replace"))
     if found is None:
         return None

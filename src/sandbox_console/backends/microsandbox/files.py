@@ -35,13 +35,13 @@ def unpack(path: str) -> tuple[str, ...]:
 
 
 async def stat(module: Any, machine: Any, path: str) -> FileInfo:
-    """One path; links are followed. Raises NotFound."""
+    """The status of a path. Links are followed. Raises NotFound."""
     found = await _asked(module, machine.fs.stat(path), path)
     return _info(posixpath.basename(path.rstrip("/")) or "/", found)
 
 
 async def list_dir(module: Any, machine: Any, path: str) -> Sequence[FileInfo]:
-    """A directory's entries by name. Raises NotFound, or Conflict if it is not a directory."""
+    """A directory's entries, sorted by name. Raises NotFound, or Conflict if it is not a directory."""
     if (await stat(module, machine, path)).kind is not FileKind.DIRECTORY:
         raise Conflict(f"{path} is not a folder")
     entries = await _asked(module, machine.fs.list(path), path)
@@ -51,7 +51,7 @@ async def list_dir(module: Any, machine: Any, path: str) -> Sequence[FileInfo]:
 
 
 async def _targets(machine: Any, path: str, names: Sequence[str]) -> dict[str, str]:
-    """Where links lead, which the runtime does not report; nothing if the image has no ``sh`` or ``readlink``."""
+    """Where links lead, which the runtime does not report; empty if the image has no ``sh`` or ``readlink``."""
     if not names:
         return {}
     try:

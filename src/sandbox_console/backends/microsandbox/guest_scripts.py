@@ -55,5 +55,5 @@ async def sweep(sandbox: Any, session: int) -> None:
 
 
 async def processes(sandbox: Any) -> bytes:
-    """Reads /proc of each process, for :func:`processes.parse`; the script's own pid is the first line."""
+    """Read /proc of each process, for :func:`processes.parse`. The first line is the script's own pid."""
     return (await ask(sandbox, _PROCESSES))[1]

@@ -41,13 +41,13 @@ async def remove(module: Any, name: str, *, force: bool) -> None:
 
 
 async def prunable(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable:
-    """Every image of the runtime has a name, so this returns nothing without ``unused``."""
+    """What a prune would remove. Every image of the runtime has a name, so without ``unused`` this is nothing."""
     found = tuple(one for one in await images(module, waiting) if unused and not one.used_by)
     return Prunable(found, sum(one.size_bytes or 0 for one in found))
 
 
 async def prune(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable:
-    """Remove what :func:`prunable` returns, except what a snapshot is built on. The runtime's own prune takes all."""
+    """Remove what :func:`prunable` returns, except images of snapshots. The runtime's own prune spares none."""
     gone = []
     for one in (await prunable(module, waiting, unused=unused)).images:
         with contextlib.suppress(Conflict, NotFound):

@@ -21,14 +21,14 @@ from sandbox_console.errors import BackendError, Conflict, NotFound
 from sandbox_console.model.sandbox import Fact, Sandbox, SandboxRef, Status
 
 _JOBS_S = 5.0
-"""How long to wait for a running sandbox to report its jobs: a paused one does not answer."""
+"""How long to wait for a running sandbox to report its jobs. A paused one does not answer."""
 
 _FIRST_S = 1.0
 """How often to check whether a sandbox whose events are followed was started for the first time."""
 
 
 class Inventory:
-    """Reads, and remembers what cannot have changed since, so that a long list of stopped sandboxes costs one query."""
+    """Reads the sandboxes, and caches what cannot change, so that a list of stopped sandboxes takes one query."""
 
     def __init__(self, pending: PendingStore, installation: Installation) -> None:
         self.pending = pending
@@ -93,9 +93,9 @@ class Inventory:
             return None
 
     async def waiting(self, module: Any, ref: SandboxRef) -> Pending | None:
-        """The stored entry of a sandbox that was never started; None if the runtime knows it.
+        """The stored entry of a sandbox that was never started; None if the runtime knows the sandbox.
 
-        A console that was killed during its first start has left both.
+        If a console was killed during the first start, both exist.
         """
         one = await asyncio.to_thread(self.pending.get, ref.id)
         if one is not None and await self.known(module, ref):

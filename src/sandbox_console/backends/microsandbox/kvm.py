@@ -1,4 +1,4 @@
-"""Whether this host can boot a microVM: tries what a boot needs, without booting one."""
+"""Checks whether this host can boot a microVM, by trying what a boot needs without booting one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PATIENCE_S = 30.0
 def problem() -> Problem | None:
     """Why no microVM can boot here; None if no problem is found.
 
-    The first time it starts a small program (0.1 s), and later it only opens /dev/kvm: not for the event loop.
+    The first time it starts a small program (0.1 s), later it only opens /dev/kvm. Both block, so use a thread.
     """
     if find_spec("microsandbox") is None:
         return (

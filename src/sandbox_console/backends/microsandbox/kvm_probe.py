@@ -1,9 +1,10 @@
-"""Run a few instructions in a separate virtual machine, in 64-bit mode with paging, as a guest's kernel does.
+"""Runs a few instructions in a separate virtual machine, in 64-bit mode with paging, as a guest's kernel does.
 
-A program that uses only the standard library: ``python -I -S kvm_probe.py [/dev/kvm]`` prints ``ok``, or what went
-wrong. Some hosts open /dev/kvm and run simple code, and yet no kernel: their KVM interprets what runs in supervisor
-mode and does not know every instruction. One was seen (kvm-pvm) that knows neither cmpxchg16b nor pxor nor popcnt. The
-numbers are from the kernel's Documentation/virt/kvm/api.rst, and from AMD's Programmer's Manual, volume 2, for paging.
+It is a program of its own that uses only the standard library: ``python -I -S kvm_probe.py [/dev/kvm]`` prints ``ok``,
+or what went wrong. Some hosts open /dev/kvm and run simple code, but cannot run a kernel: their KVM interprets code in
+supervisor mode and does not know every instruction. One of them (kvm-pvm) does not know cmpxchg16b, pxor and popcnt.
+The numbers are from the kernel's Documentation/virt/kvm/api.rst, and from AMD's Programmer's Manual, volume 2, for
+paging.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ def main() -> str:
     cpu = fcntl.ioctl(machine, _CREATE_VCPU, 0)
     state = mmap.mmap(cpu, fcntl.ioctl(kvm, _RUN_SIZE, 0))
     _long_mode(cpu)
-    signal.alarm(_PATIENCE_S)  # it ends one that never returns
+    signal.alarm(_PATIENCE_S)  # ends a run that never returns
     fcntl.ioctl(cpu, _RUN, 0)
     signal.alarm(0)
     return _verdict(state)
 
 
 def _furnish(memory: mmap.mmap) -> None:
-    """Two MiB at address 0 and again high up, with one 2 MiB page (present, writable; large)."""
+    """Map two MiB at address 0 and again high up, with one 2 MiB page (present, writable; large)."""
     for at, value in ((0x1000, 0x2003), (0x1000 + 256 * 8, 0x2003), (0x2000, 0x3003), (0x3000, 0x83)):
         memory[at : at + 8] = struct.pack("<Q", value)
     memory[_CODE : _CODE + len(_PROGRAM)] = _PROGRAM

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 OWN = "sandbox-console."
 
 ID = f"{OWN}id"
-"""The sandbox's id, which survives a rename; on every microVM that the console made."""
+"""The sandbox's id, which survives a rename. Every microVM of the console has it."""
 
 INSTALLATION = f"{OWN}installation"
-"""Its installation: the id of the state directory it was made from. Other consoles of this user share the runtime."""
+"""The installation that made it, by the id of its state directory, as the user's other consoles share the runtime."""
 
 SPEC = f"{OWN}spec"
-"""The spec as requested, as JSON; of secrets it has only the names."""
+"""The spec as requested, as JSON. It contains only the names of secrets."""
 
 NAME = f"{OWN}name"
-"""Its name since a rename: the runtime cannot change its own."""
+"""Its name since a rename, as the runtime cannot change its own name for it."""
 
 ENDED = f"{OWN}ended"
-"""``JOB CODE``: the signal's code by which the console ended a main process; the runtime reports no signal."""
+"""``JOB CODE``: the code of the signal with which the console ended a main process. The runtime reports none."""
 
 SECRETS = f"{OWN}placeholders"
 """The names of the secrets that the runtime substitutes, separated by commas."""

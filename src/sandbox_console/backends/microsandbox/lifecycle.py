@@ -1,4 +1,4 @@
-"""Booting, ending and removing microVMs."""
+"""Boots, ends and removes microVMs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
 _SHUTDOWN_S = 5.0
-"""How long a microVM without its main process may take to shut down (0.7 s unloaded); then it is killed."""
+"""How long a microVM without its main process may take to shut down (0.7 s if idle) before it is killed."""
 
 _AGAIN_S = (0.5, 2.0, 5.0, 10.0)
 
 _LISTENS_TRIES, _LISTENS_S = 10, 0.2
-"""How long to wait for its ports. A microVM that boots listens for them before its guest answers."""
+"""How long to wait for its ports. A booting microVM listens on them before its guest answers."""
 
 Secrets = Sequence[ResolvedSecret]
 Boot = Callable[[], Any]
@@ -34,7 +34,7 @@ Boot = Callable[[], Any]
 async def boot_new(
     module: Any, looker: Inventory, one: Pending, secrets: Secrets, options: create_options.Options
 ) -> None:
-    """The first start of a sandbox."""
+    """Start a sandbox for the first time."""
     places = await asyncio.to_thread(ports.choose, one.spec)
     own = one.id, await asyncio.to_thread(looker.installation.made)
     arguments = create_options.arguments(module, own, one.spec, secrets, options, places)
@@ -52,7 +52,7 @@ async def boot_new(
 
 
 async def boot_again(module: Any, looker: Inventory, handle: Any, secrets: Secrets) -> None:
-    """A later start. A no-op if it runs."""
+    """Start a sandbox again. Does nothing if it is running."""
     seen = translate.view(handle)
     if seen.status == "paused":
         raise Conflict(f"sandbox {seen.shown_name} is paused", hint="resume it")
@@ -79,7 +79,7 @@ async def boot_again(module: Any, looker: Inventory, handle: Any, secrets: Secre
 async def _run(
     module: Any, name: str, boot_it: Boot, spec: SandboxSpec | None, secrets: Secrets, over_it: Boot | None = None
 ) -> None:
-    """Boot it and start its command; if that cannot be run, nothing is left running."""
+    """Boot it and start its command. If that cannot be run, nothing is left running."""
     await asyncio.to_thread(sdk.close_home)
     machine = await booted(module, name, boot_it, over_it)
     if spec is None:
@@ -107,7 +107,7 @@ async def published(module: Any, name: str) -> None:
 
 
 async def _placed(module: Any, handle: Any, seen: translate.View, spec: SandboxSpec) -> None:
-    """Choose places for its ports at the next boot: chosen free ones that are taken by now are replaced."""
+    """Choose the addresses of its ports for the next boot. Free ones that are taken by now are replaced."""
     places = await asyncio.to_thread(ports.choose, spec, seen.ports)
     if old := tuple(one for one in seen.ports if one not in places):
         new = tuple(one for one in places if one not in seen.ports)
@@ -117,7 +117,7 @@ async def _placed(module: Any, handle: Any, seen: translate.View, spec: SandboxS
 
 
 async def _ended(module: Any, name: str) -> None:
-    """Kill a microVM whose start failed: a boot goes on without us, and nobody would start its command."""
+    """Kill a microVM whose start failed, as its boot goes on by itself and nobody would start its command."""
     with contextlib.suppress(ConsoleError):
         handle = await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name))
         await sdk.call(module, f"sandbox {name}", handle.kill())
@@ -136,7 +136,7 @@ async def booted(module: Any, name: str, boot_it: Boot, over_it: Boot | None = N
     """
     try:
         return await _insisted(module, name, boot_it, over_it or boot_it)
-    except (BackendError, UsageError) as error:  # the SDK reports "invalid config" for a guest that is gone, too
+    except (BackendError, UsageError) as error:  # the SDK also reports "invalid config" for a guest that is gone
         found = await asyncio.to_thread(boot_failure.failure, name) or boot_failure.cause(str(error))
         if found is None and (why := (await asyncio.to_thread(boots.ended, name)).why):
             found = f"it ended at once: {why}", "give it more time"
@@ -167,7 +167,7 @@ async def _insisted(module: Any, name: str, boot_it: Boot, over_it: Boot) -> Any
 
 
 def _by_mistake(error: ConsoleError, *, of_ours: bool) -> bool:
-    """Whether a boot is worth another attempt; ``of_ours``: what is in its way was left by an earlier attempt."""
+    """Whether a boot is worth another attempt; ``of_ours`` says that an earlier attempt left what is in its way."""
     return "selected msb runtime" in error.message or (of_ours and taken(error))
 
 
@@ -209,12 +209,12 @@ def exec_options(
 
 
 def variables(secrets: Secrets) -> dict[str, str]:
-    """The secrets that are variables: passed to each process, so that the runtime's database never has them."""
+    """The secrets that are variables. Each process gets them, so that the runtime's database never has them."""
     return {secret.name: secret.value for secret in secrets if secret.inject == "env"}
 
 
 async def stop(module: Any, looker: Inventory, handle: Any, grace_s: float) -> None:
-    """Send SIGTERM to the main process; after the grace everything is killed."""
+    """Send SIGTERM to the main process, and kill everything after the grace."""
     seen = translate.view(handle)
     if seen.status in ("stopped", "crashed"):
         return
@@ -254,7 +254,7 @@ async def _kill_main(module: Any, job: Any) -> int:
 
 
 async def _note_end(module: Any, handle: Any, id: str, code: int) -> None:
-    """Remember by which signal the console ended a main process: the runtime reports -1 for any."""
+    """Remember the signal with which the console ended a main process, as the runtime reports -1 for any."""
     with contextlib.suppress(module.MicrosandboxError):
         await sdk.result(handle.modify(labels={labels.ENDED: f"{id} {code}"}))
 
@@ -293,7 +293,7 @@ async def kill(module: Any, looker: Inventory, handle: Any, name: str) -> None:
 
 
 async def remove(module: Any, looker: Inventory, ref: SandboxRef, force: bool) -> None:
-    """Remove a sandbox and everything that the runtime stores of it. Raises Conflict if it runs, unless ``force``."""
+    """Remove a sandbox with all its data. Raises Conflict if it is running, unless ``force``."""
     if not force and (shown := await looker.inspect(ref)).status.live:
         raise Conflict(f"sandbox {shown.name} runs", hint="remove it with --force")
     await destroy(module, await looker.handle(module, ref))
@@ -307,6 +307,6 @@ async def destroy(module: Any, handle: Any) -> None:
     except NotFound:
         return
     except ConsoleError:
-        # A boot that is under way locks it for a moment.
+        # A boot in progress locks it for a moment.
         await sdk.call(module, what, handle.kill())
         await sdk.call(module, what, handle.destroy(force=True))

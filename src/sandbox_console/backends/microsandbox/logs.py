@@ -1,7 +1,9 @@
-"""A sandbox's output: for the console's own, that of main processes over all boots; for others, all that they wrote.
+"""Reads a sandbox's output.
 
-Each entry of the runtime's log has a cursor. Reading goes on from the last one, so nothing comes twice and nothing is
-left out, whoever reads and however often.
+For the console's own sandboxes it is that of the main processes over all boots, for others everything that was written.
+
+Each entry of the runtime's log has a cursor. Reading continues from the last one, so nothing is repeated or missed,
+however often it is read.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stre
 
 _STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR, "output": Stream.TTY}
 QUIET_S = 1.0
-"""After so long without output a followed sandbox is checked for still running: its stream does not report that."""
+"""After this long without output, a followed sandbox's state is checked, as its stream does not report an end."""
 
 PIECE = 1024 * 1024
-"""A longer line comes in pieces."""
+"""A longer line is returned in pieces."""
 
 _LOST = "microsandbox keeps the newest 0.7 MB or so of a main process's output"
 _OVER = ("stopped", "crashed")
@@ -48,7 +50,7 @@ async def read(module: Any, looker: Inventory, handle: Any, query: LogQuery) -> 
 
 
 async def _sources(module: Any, looker: Inventory, handle: Any, seen: translate.View) -> list[Any]:
-    """Its main processes, oldest first; for another's sandbox everything that it wrote."""
+    """Its main processes, oldest first; for another tool's sandbox, everything that it wrote."""
     if seen.spec is None:
         return [] if seen.managed else [handle]
     mains = main_process.mains(await looker.jobs(module, handle), seen.spec.command)
@@ -59,7 +61,7 @@ async def _sources(module: Any, looker: Inventory, handle: Any, seen: translate.
 async def _kept(
     module: Any, sources: Sequence[Any], query: LogQuery, lines: Lines, *, follows: bool
 ) -> AsyncGenerator[list[LogItem], None]:
-    """The output that is there already. An open line of the last one is left to what follows."""
+    """The stored output. A last line without its end is left to what follows."""
     for source in sources:
         async with aclosing(_entries(module, source, query)) as entries:
             async for entry in entries:
@@ -69,7 +71,7 @@ async def _kept(
 
 
 async def _entries(module: Any, source: Any, query: LogQuery, after: str | None = None) -> AsyncGenerator[Any, None]:
-    """The stored entries, one by one: a log may be larger than the memory it should take. ``after`` is a cursor."""
+    """The stored entries, one by one, as a log may be large. ``after`` is a cursor."""
     bounds = _bounds(source, query.since if after is None else None, query.until)
     stream = await sdk.call(module, "a log", source.log_stream(from_cursor=after, follow=False, **bounds))
     while True:
@@ -81,7 +83,7 @@ async def _entries(module: Any, source: Any, query: LogQuery, after: str | None 
 
 
 def _bounds(source: Any, since: float | None, until: float | None) -> dict[str, Any]:
-    """A job's log takes milliseconds as whole numbers and has other names for the bounds."""
+    """The bounds of a read. A job's log takes whole milliseconds, and has other names for them."""
     job = type(source).__name__ == "Job"
     bounds = {"since" if job else "since_ms": since, "until" if job else "until_ms": until}
     return {key: int(value * 1000) if job else value * 1000 for key, value in bounds.items() if value is not None}
@@ -110,7 +112,7 @@ async def _follow(
                 break
             if found := lines.feed(entry):
                 yield found
-        # Its last words may have come between the last look at the stream and its end.
+        # Its last output may have arrived between the last look at the stream and its end.
         with suppress(NotFound):  # it may be removed by now
             async with aclosing(_entries(module, source, query, lines.cursor)) as entries:
                 async for entry in entries:
@@ -129,7 +131,7 @@ async def _ended(handle: Any, source: Any) -> bool:
 
 
 class Last:
-    """The last ``count`` lines of the stored output; without a count it holds nothing back."""
+    """The last ``count`` lines of the stored output. Without a count, nothing is held back."""
 
     def __init__(self, count: int | None) -> None:
         self._count = count
@@ -148,10 +150,10 @@ class Last:
 
 
 class Lines:
-    """The runtime's chunks as lines: a chunk may hold several, or a part of one.
+    """Turns the runtime's chunks into lines. A chunk may hold several, or part of one.
 
     The runtime numbers a main process's chunks from 1 and keeps the newest (two files of 0.5 MB), so a number that is
-    not the next one means lost output. ``whole``: the first chunk should be the first of all.
+    not the next one means lost output. ``whole`` says that the first chunk should be number 1.
     """
 
     def __init__(self, *, whole: bool = True) -> None:

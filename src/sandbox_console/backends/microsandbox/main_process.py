@@ -1,6 +1,8 @@
-"""A sandbox's main process: a managed job of the runtime, which outlives the console and keeps its output and code.
+"""Finds a sandbox's main process, a managed job of the runtime that outlives the console.
 
-The runtime itself has no main process. The console's rule: it is the first job of a boot, if that runs the spec's
+The runtime stores its output and exit code.
+
+The runtime itself has no main process. By the console's rule, it is the first job of a boot that runs the spec's
 command.
 """
 
@@ -13,7 +15,7 @@ from sandbox_console.backends.microsandbox import labels
 from sandbox_console.model.sandbox import Exit
 
 ALL = 1000
-"""How many jobs of a sandbox are examined, newest first: each start makes one, as does ``msb exec --detach``."""
+"""How many jobs of a sandbox are examined, newest first. Each start makes one, and so does ``msb exec --detach``."""
 
 _KILLED = 128 + 9
 
@@ -27,9 +29,10 @@ def mains(jobs: Sequence[Any], command: Sequence[str]) -> list[Any]:
 
 
 def of_boot(jobs: Sequence[Any], command: Sequence[str], boot_id: str) -> Any | None:
-    """The main process of one boot; if the boot is not known, of the newest boot that has one.
+    """The main process of one boot or, if the boot is unknown, of the newest boot that has one.
 
-    The jobs of older boots stay in the runtime's list: between a boot and its main process they do not mean its end.
+    The jobs of older boots stay in the runtime's list. Before the main process of a boot has started, they do not mean
+    its end.
     """
     found = mains(jobs, command) if command else []
     mine = [job for job in found if boot_id in ("", job.runtime_boot_id)]

@@ -15,8 +15,8 @@ from sandbox_console.model.secret import ResolvedSecret
 def policy(module: Any, patterns: Sequence[str], ports: Ports = ()) -> Any:
     """Deny everything, in and out, except what the patterns allow and clients of published ports.
 
-    Without either there is no network at all. Lookups of any name are answered as soon as one host is allowed:
-    otherwise the runtime cannot connect by name.
+    Without either there is no network at all. As soon as one host is allowed, lookups of any name are answered, as the
+    runtime could not connect by name otherwise.
     """
     rules = [rule for pattern in patterns for rule in _rules(module, pattern)]
     if rules:
@@ -54,7 +54,7 @@ def substituted(module: Any, secrets: Sequence[ResolvedSecret]) -> list[Any]:
 
 
 def check(secrets: Sequence[ResolvedSecret]) -> None:
-    """Raise SecretError for a placeholder that no host may receive: it would never be substituted."""
+    """Raise SecretError for a placeholder that no host may receive, as it would never be substituted."""
     for secret in secrets:
         if secret.inject == "placeholder" and not secret.hosts:
             raise SecretError(

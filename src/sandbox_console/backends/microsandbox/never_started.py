@@ -1,4 +1,4 @@
-"""Sandboxes that were created and never started.
+"""Stores sandboxes that were created but never started.
 
 The runtime has no such state: it boots whatever it creates. So they are stored here, one file per sandbox, until their
 first start. The file's name is the sandbox's, so a name taken by one console is at once taken for all.
@@ -22,7 +22,7 @@ from sandbox_console.model.spec import SandboxSpec
 
 
 class Pending(Struct, frozen=True):
-    """One sandbox that waits for its first start. ``created_at`` is seconds since the epoch."""
+    """A sandbox that waits for its first start. ``created_at`` is seconds since the epoch."""
 
     id: str
     spec: SandboxSpec
@@ -30,13 +30,13 @@ class Pending(Struct, frozen=True):
 
 
 class PendingStore:
-    """The files under ``folder``. Its methods do file I/O: not for the event loop."""
+    """The files under ``folder``. The methods do file I/O, so call them in a thread."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def add(self, id: str, spec: SandboxSpec) -> Pending:
-        """Store one. Raises Conflict if another has the name."""
+        """Store an entry. Raises Conflict if another one has the name."""
         one = Pending(id, spec, time.time())
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,14 +66,14 @@ class PendingStore:
         temporary.replace(self._path(spec.name))
 
     def remove(self, one: Pending) -> None:
-        """Remove it. It is no error if it is gone."""
+        """Remove an entry. It is no error if it is gone."""
         self._path(one.spec.name).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
     def _write(self, one: Pending) -> None:
-        # Written to another file and linked, so that a reader never sees half of one.
+        # It is written to another file and linked, so that a reader never sees half of it.
         temporary = self.folder / f".{one.id}.{os.getpid()}"
         temporary.write_text(_text(one))
         try:

@@ -1,7 +1,7 @@
 """Published ports of a microVM.
 
-If the runtime cannot listen at a place it boots silently, and it takes 0 for any free port without reporting which one
-(0.7.11). So places are chosen and tried before a boot, and afterwards looked up in its process.
+If the runtime cannot listen at an address it boots silently, and it takes 0 for any free port without reporting which
+one (0.7.11). So addresses are chosen and tried before a boot, and looked up in its process afterwards.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _SOCKET = "socket:["
 
 
 def choose(spec: SandboxSpec, before: Ports = ()) -> Ports:
-    """Where to publish a sandbox's ports; a free one stays where it was ``before``, if that is available again.
+    """Where to publish a sandbox's ports. A free port stays where it was ``before``, if that is still available.
 
-    Opens sockets: not for the event loop. Raises Conflict for a place that is taken, InvalidSpec for an impossible one.
+    It opens sockets, so call it in a thread. Raises Conflict for an address that is taken, InvalidSpec for an
+    impossible one.
     """
     asked = sorted(parse_all(spec.ports), key=lambda port: not port.host_port)  # those requested by number come first
     with contextlib.ExitStack() as held:
@@ -55,7 +56,7 @@ def _held(held: contextlib.ExitStack, spec: SandboxSpec, one: PublishedPort, bef
 def _listen(held: contextlib.ExitStack, name: str, one: PublishedPort) -> int:
     family = socket.AF_INET6 if ":" in one.address else socket.AF_INET
     sock = held.enter_context(socket.socket(family))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the runtime does: a place just closed is free
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the runtime: an address just closed is free
     try:
         sock.bind((one.address, one.host_port))
         sock.listen()
@@ -72,7 +73,7 @@ def _refusal(name: str, one: PublishedPort, error: OSError) -> Conflict | Invali
 
 
 def taken(name: str, one: PublishedPort) -> Conflict:
-    """The message if something else listens there."""
+    """The error if something else listens at an address."""
     return place_taken(name, one.place, "", "end what listens there, or publish it at another port")
 
 
@@ -96,7 +97,7 @@ def of_config(network: Mapping[str, Any]) -> Ports:
 
 
 def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
-    """Where each port is; ``listening`` are the places at which the microVM's process listens, None if it is not found.
+    """Where each port is; ``listening`` has the addresses at which the process listens, None if it was not found.
 
     Addresses are reported as recorded if processes cannot be inspected.
     """
@@ -112,7 +113,7 @@ def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
 
 
 def listening(pid: int, ports: Ports) -> frozenset[str]:
-    """The places at which a process listens. Reads /proc; on other systems they are taken for granted."""
+    """The addresses at which a process listens, from /proc. On systems without it, all of them are assumed."""
     if sys.platform != "linux":
         return frozenset(one.place for one in ports)
     sockets = set(_sockets(pid))
@@ -130,7 +131,7 @@ def _sockets(pid: int) -> Iterator[str]:
 
 
 def _listeners() -> Iterator[tuple[str, str]]:
-    """Each listening TCP socket of this host: its place and inode. The columns are those of proc_net_tcp(5)."""
+    """Each listening TCP socket of this host: its address and inode. The columns are those of proc_net_tcp(5)."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path("/proc/net", name).read_text().splitlines()[1:]:
@@ -141,7 +142,7 @@ def _listeners() -> Iterator[tuple[str, str]]:
 
 
 def _address(text: str) -> str:
-    """Groups of four bytes, each in this machine's order."""
+    """An address, written in groups of four bytes in this machine's byte order."""
     groups = (bytes.fromhex(text[at : at + 8]) for at in range(0, len(text), 8))
     raw = b"".join(group[::-1] if sys.byteorder == "little" else group for group in groups)
     return str(ipaddress.ip_address(raw))

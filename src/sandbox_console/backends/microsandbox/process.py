@@ -24,7 +24,7 @@ Sweep = Callable[[int], Awaitable[None]]
 
 
 class MicrosandboxProcess:
-    """One exec. ``sweep`` kills what is left of the session that the given guest pid leads."""
+    """One exec. ``sweep`` kills what is left of the session led by the given guest pid."""
 
     def __init__(self, handle: Any, sweep: Sweep) -> None:
         self._handle = handle
@@ -39,14 +39,14 @@ class MicrosandboxProcess:
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         while (chunk := await self._out.get()) is not None:
             yield chunk
-        self._out.put_nowait(None)  # a later call gets the end, too
+        self._out.put_nowait(None)  # later calls also get the end
 
     async def write(self, data: bytes) -> None:
         for at in range(0, len(data), CHUNK):
             if self._stdin is None or self._end.done():
                 return
             writing = asyncio.ensure_future(self._stdin.write(data[at : at + CHUNK]))
-            # A command that ended accepts nothing more, and the SDK may wait for it for ever.
+            # A command that has ended accepts no more input, and the SDK might wait for it for ever.
             await asyncio.wait({writing, self._end}, return_when=asyncio.FIRST_COMPLETED)
             if not writing.done():
                 writing.cancel()

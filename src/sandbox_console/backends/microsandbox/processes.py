@@ -1,4 +1,4 @@
-"""What runs in a microVM, from what ``guest.processes`` reads from its /proc (proc(5))."""
+"""Parses the processes of a microVM, from what ``guest_scripts.processes`` reads from its /proc (proc(5))."""
 
 from __future__ import annotations
 

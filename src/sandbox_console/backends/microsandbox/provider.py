@@ -14,10 +14,11 @@ _OPTIONS = ("ca_certs", "insecure_registries")
 
 
 class MicrosandboxProvider:
-    """The options are lists of strings.
+    """The backend's provider. Its options are lists of strings.
 
-    ``ca_certs``: files of authorities by which upstream servers are checked as well, where TLS is intercepted.
-    ``insecure_registries``: those that are reached without TLS. MSB_HOME, MSB_PATH and the like are the SDK's own.
+    ``ca_certs`` are files of additional authorities for checking upstream servers when TLS is intercepted.
+    ``insecure_registries`` are registries that are reached without TLS. MSB_HOME, MSB_PATH and the like are the SDK's
+    own variables.
     """
 
     name: ClassVar[str] = "microsandbox"

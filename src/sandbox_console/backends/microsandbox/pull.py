@@ -1,6 +1,6 @@
 """Pulls an image from its registry, with progress.
 
-The SDK pulls only to boot, so a sandbox is requested, and given up as soon as its image is complete.
+The SDK pulls images only to boot, so a boot is started, and given up as soon as the image is complete.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _KEPT_S, _LOOK_S = 60.0, 0.1
 
 
 async def pull(module: Any, name: str, insecure: bool, progress: Progress) -> None:
-    """Pull it. Raises NotFound, BackendError.
+    """Pull an image. Raises NotFound, BackendError.
 
-    If cancelled, no image and no sandbox is made; the runtime still finishes a layer that was begun, and keeps it.
+    If it is cancelled, neither an image nor a sandbox is made. The runtime still finishes a layer that was begun, and
+    keeps it.
     """
     temporary = f"pull-{secrets.token_hex(6)}"
     session = module.Sandbox.create_with_progress(
@@ -89,7 +90,7 @@ class Layers:
         self._total: dict[int, int] = {}
 
     def say(self, event: Any) -> str:
-        """What an event means for users; empty if it is nothing new."""
+        """A line about an event for users; empty if it is nothing new."""
         kind = str(event.event_type)
         if kind == "layer_download_progress":
             self._got[event.layer_index] = event.downloaded_bytes or 0

@@ -15,7 +15,7 @@ from typing import Any
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound, Unsupported, UsageError
 
 PAGE = 100
-"""How many sandboxes a page of the runtime's list has."""
+"""The number of sandboxes in a page of the runtime's list."""
 
 
 def home() -> Path:
@@ -26,8 +26,8 @@ def home() -> Path:
 def close_home() -> None:
     """Close the runtime's home to other users. Raises BackendError if that is not possible.
 
-    The runtime (0.7.11) creates it, its database with the values of placeholders, and the logs of commands with the
-    modes of the umask: usually for every user to read.
+    The runtime (0.7.11) creates it, its database with the values of placeholders, and the logs of commands with modes
+    by the umask, which usually lets every user read them.
     """
     place = home()
     try:
@@ -84,7 +84,7 @@ async def result(future: Awaitable[Any]) -> Any:
 
 @contextmanager
 def translated(module: Any, what: str) -> Iterator[None]:
-    """Turn the SDK's errors into the console's. Their text names sandboxes and paths, never a config."""
+    """Turn the SDK's errors into the console's. Their texts name sandboxes and paths, never a config."""
     try:
         yield
     except (module.SandboxNotFoundError, module.SandboxReplacedError) as error:

@@ -1,8 +1,8 @@
-"""Snapshots: a disk, or a disk with its memory, and copies that continue from one.
+"""Makes and restores snapshots: a disk, or a disk with its memory. Also makes copies of running sandboxes.
 
-Each is a group of its own in the runtime, which could not remove the newest of a group with others built on it. What a
-restored sandbox needs besides its disk is in the snapshot's labels: the runtime stores neither labels nor network
-policy, and would give a restored one its default network.
+Each snapshot is a group of its own in the runtime, which could not remove the newest of a group with others built on
+it. What a restored sandbox needs besides its disk is in the snapshot's labels, as the runtime stores neither labels nor
+network policy, and would give a restored sandbox its default network.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def all_of(module: Any) -> Sequence[Snapshot]:
 
 
 async def take(module: Any, handle: Any, name: str, *, full: bool) -> Snapshot:
-    """Save a sandbox's disk; with ``full`` the memory too, which needs a running one without a main process."""
+    """Save a sandbox's disk and, with ``full``, its memory, for which it must run without a main process."""
     seen = translate.view(handle)
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -133,9 +133,9 @@ async def _dropped(module: Any, name: str) -> None:
 
 
 async def fork(module: Any, looker: Inventory, handle: Any, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
-    """A running copy with its memory, through a snapshot that is removed afterwards.
+    """Make a running copy with its memory, through a snapshot that is removed afterwards.
 
-    The runtime's own fork accepts no sandbox with a network policy, and its copy would have another network.
+    The runtime's own fork does not accept sandboxes with a network policy, and its copy would have another network.
     """
     temporary = f"fork-{random.token_hex(6)}"
     seen = translate.view(handle)
@@ -205,7 +205,7 @@ async def _snapshot(module: Any, one: Any) -> Snapshot:
 
 
 def _spec(kept: dict[str, str], name: str) -> SandboxSpec:
-    """The spec of the original, with free ports of this host: its own may be in use."""
+    """The spec of the original, with free ports of this host, as its own may be in use."""
     try:
         spec = SandboxSpec.from_dict(json.loads(kept[labels.SPEC]))
         return structs.replace(spec, name=name, ports=published.freed(spec.ports))

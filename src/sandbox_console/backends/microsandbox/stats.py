@@ -12,7 +12,7 @@ from sandbox_console.backends.microsandbox.sdk import result
 from sandbox_console.model.sandbox import Stats
 
 QUIET_S = 3.0
-"""After so long without a new sample a sandbox is checked for still running: after its end the last one repeats."""
+"""After this long without a new sample, the sandbox's state is checked, as the last one repeats after its end."""
 
 
 async def read(module: Any, handle: Any, interval_s: float) -> AsyncGenerator[Stats, None]:

@@ -14,7 +14,7 @@ from sandbox_console.errors import NotFound
 from sandbox_console.model.guest import Happening
 
 QUIET_S = 1.0
-_PAUSE_S = 0.1  # the pause between a stream that ended and the next
+_PAUSE_S = 0.1  # the pause between a stream's end and the next one
 START, DIE = "start", "die"
 _WORDS = (("received core.ready", START), ("Vmm is stopping", DIE))
 _OVER = ("stopped", "crashed")
@@ -28,7 +28,7 @@ async def entries(module: Any, handle: Any, since: float | None, *, follow: bool
     while True:
         async with aclosing(_stream(module, handle, cursor, since, follow=False)) as stream:
             kept = [entry async for entry in stream]
-        for entry in sorted(kept, key=lambda one: one.timestamp_ms):  # they come file by file
+        for entry in sorted(kept, key=lambda one: one.timestamp_ms):  # they are returned file by file
             yield entry
         cursor = kept[-1].cursor if kept else cursor
         if str(handle.status) in _OVER:
@@ -46,7 +46,7 @@ async def entries(module: Any, handle: Any, since: float | None, *, follow: bool
 
 
 async def _next(module: Any, handle: Any) -> Any | None:
-    """The present handle; of a sandbox that was seen to end, once it runs again. None if it is removed."""
+    """The current handle, after an end only once the sandbox runs again; None if it is removed."""
     await asyncio.sleep(_PAUSE_S)
     ended, found = str(handle.status) in _OVER, await _again(module, handle)
     while ended and found is not None and str(found.status) in _OVER:
@@ -83,14 +83,14 @@ async def _stream(
 
 
 async def _again(module: Any, handle: Any) -> Any | None:
-    """The present handle; None if the sandbox is removed."""
+    """The current handle; None if the sandbox is removed."""
     with contextlib.suppress(NotFound):
         return await sdk.call(module, f"sandbox {handle.name}", handle.refresh())
     return None
 
 
 async def happenings(module: Any, handle: Any, since: float | None, *, follow: bool) -> AsyncGenerator[Happening, None]:
-    """The entries as events. The log of a machine that was killed has no end: it is added here."""
+    """The entries as events. The log of a killed machine has no end, so it is added here."""
     runs = False
     async with aclosing(entries(module, handle, since, follow=follow)) as found:
         async for entry in found:

@@ -1,7 +1,7 @@
 """Translates a microsandbox handle into the console's model.
 
-Its config holds secret values in clear text, and variables that may be secrets: only the fields named here are taken
-from it, and of variables and secrets only the names. No other module reads it.
+Its config holds secret values in clear text, and variables that may be secrets. Only the fields named here are taken
+from it, and only the names of variables and secrets. No other module reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from sandbox_console.backends.common.installation import ANOTHER, differ
+from sandbox_console.backends.common.installation import ANOTHER
 from sandbox_console.backends.microsandbox import labels as own
 from sandbox_console.backends.microsandbox import main_process, ports
 from sandbox_console.backends.microsandbox.boot_failure import Cause
@@ -38,11 +38,11 @@ _NO_LAUNCH = "the console that booted it ended before it started the command; ne
 Config = Mapping[str, Any]
 
 LAUNCH_S = 120.0
-"""A console starts the main process as soon as the guest answers (5 s emulated); after this long none will."""
+"""Seconds. A console starts the main process as soon as the guest answers (5 s if emulated), so not after this time."""
 
 
 class View(Struct, frozen=True):
-    """What may be known of a sandbox outside this module: it contains no value of a variable or secret."""
+    """What other modules may know of a sandbox. It contains no values of variables or secrets."""
 
     id: str
     name: str
@@ -95,11 +95,11 @@ def view(handle: Any) -> View:
 
 
 def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None, *, ours: str = "") -> Sandbox:
-    """A sandbox from everything known about it: its view, its newest boot, its jobs, and why a boot failed.
+    """A sandbox, from its view, its newest boot, its jobs, and the reason why a boot failed.
 
-    ``ours`` is the id of this installation: a sandbox of another console counts as somebody else's.
+    ``ours`` is the id of this installation. A sandbox of another console counts as somebody else's.
     """
-    anothers = differ(seen.labels.get(own.INSTALLATION, ""), ours)
+    anothers = seen.labels.get(own.INSTALLATION, "") != ours
     job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
     status = _status(seen, run, job, failed)
     over = not status.live and status is not Status.CREATED
@@ -134,7 +134,7 @@ def _status(seen: View, run: Run, job: Any | None, failed: Cause | None) -> Stat
 
 
 def _launching(run: Run) -> Status:
-    """The state of a microVM that runs without the main process that it should have."""
+    """The state of a microVM that is running without its main process."""
     late = run.started_at is not None and time.time() - run.started_at > LAUNCH_S
     return Status.FAILED if late else Status.STARTING
 

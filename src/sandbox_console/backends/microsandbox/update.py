@@ -18,13 +18,13 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 
 _RESTART = "requires restart"
-"""The word in the runtime's plan for what it would not change while the microVM runs."""
+"""The word in the runtime's plan for what it cannot change while the microVM is running."""
 
 _FIELDS = {"memory": "memory_mib", "cpus": "cpus"}
 
 
 async def rename(module: Any, looker: Inventory, ref: SandboxRef, name: str) -> None:
-    """Rename it in the console: the runtime keeps its own name. Raises Conflict if the name is taken."""
+    """Rename it in the console. The runtime keeps its own name for it. Raises Conflict if the name is taken."""
     if any(one.name == name and one.ref != ref for one in await looker.list()):
         raise name_taken(name)
     if one := await looker.waiting(module, ref):
@@ -50,7 +50,7 @@ async def update(module: Any, looker: Inventory, ref: SandboxRef, spec: SandboxS
 
 
 async def out_of_bounds(module: Any, looker: Inventory, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
-    """The parts of a change to ``spec`` that a running microVM cannot take, by the runtime's own plan of it."""
+    """The parts of a change to ``spec`` that a running microVM does not accept, by the runtime's own plan."""
     handle = await looker.started(module, ref)
     if handle is None or str(handle.status) not in ("running", "paused"):
         return {}
@@ -70,7 +70,7 @@ async def out_of_bounds(module: Any, looker: Inventory, ref: SandboxRef, spec: S
 
 
 def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
-    """The differences, in the runtime's words."""
+    """The changed sizes, by the runtime's names."""
     changes: dict[str, int] = {}
     if seen.spec is None or spec.memory_mib != seen.spec.memory_mib:
         changes["memory"] = spec.memory_mib or create_options.DEFAULT_MIB
@@ -80,7 +80,7 @@ def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
 
 
 async def _below_boot(handle: Any, changes: Mapping[str, int]) -> str:
-    """Why a running microVM cannot have so little memory; empty if it can. The runtime would record it regardless."""
+    """Why a running microVM cannot have this little memory; empty if it can. The runtime would record it anyway."""
     pids = await asyncio.to_thread(boots.processes) if "memory" in changes else {}
     booted = await asyncio.to_thread(boots.booted_mib, pids.get(str(handle.id)))
     if booted is None or changes["memory"] >= booted:

@@ -1,7 +1,7 @@
 """Watches the sandboxes and reports changes as events, without polling.
 
-The kernel reports writes to the runtime's database (inotify), and the end of a microVM's process (pidfd); the runtime
-reports the end of a main process. On systems other than Linux the database's time stamps are checked.
+The kernel reports writes to the runtime's database (inotify) and the end of a microVM's process (pidfd), and the
+runtime reports the end of a main process. On systems other than Linux, the database's timestamps are checked.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Li
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status
 
 LOOK_S = 2.0
-"""How often to check where the kernel reports nothing: before the first use, and on a Mac. Three calls of stat()."""
+"""How often to check if the kernel reports nothing: before the first use, and on macOS. It takes three stat() calls."""
 
 SOON_S = 0.3
-"""How often to check while a sandbox starts or stops: its main process is no row of the database."""
+"""How often to check while a sandbox starts or stops, as its main process is not in the database."""
 
 SETTLE_S = 0.05
 """The runtime writes several times for one change."""
 
 AGAIN_S = 5.0
-"""After so long, a microVM that could not be shut down, or did not answer, is tried again."""
+"""After this long, a microVM that could not be shut down, or did not answer, is tried again."""
 
 Retire = Callable[[SandboxRef], Awaitable[bool]]
 
 
 class Watch:
-    """One watcher. ``retire`` shuts down a microVM whose main process has ended; false if it must be tried again."""
+    """One watcher. ``retire`` shuts down a microVM whose main process has ended; False means to try again."""
 
     def __init__(self, looker: Inventory, health: Callable[[], Awaitable[BackendHealth]], retire: Retire) -> None:
         self._looker, self._health, self._retire = looker, health, retire
@@ -121,7 +121,7 @@ class Watch:
                 self._ends[ref] = asyncio.create_task(self._main_ends(ref))
 
     async def _main_ends(self, ref: SandboxRef) -> None:
-        """Wake when the main process ends, and shut its microVM down: whatever it has left running ends with it."""
+        """Wake when the main process ends, and shut its microVM down with whatever it has left running."""
         over = False
         with contextlib.suppress(ConsoleError):
             module = await sdk.load()

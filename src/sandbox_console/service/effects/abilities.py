@@ -85,7 +85,7 @@ async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult
 
 
 async def _evidence(action: Bundle, permit: Permit, call: Call) -> dict[str, Any]:
-    """Let the action's owner write what it collects; files are taken out of the sandbox under the action's permit."""
+    """Let the action's owner collect evidence. Files are taken out of the sandbox under the action's permit."""
     if call.io.evidence is None:
         raise UsageError("this action needs a bundle to write to")
 
@@ -130,7 +130,7 @@ async def _snapshots(action: RestoreSnapshot | RemoveSnapshot, permit: Permit, c
 
 
 class Counted:
-    """Chunks passed on and counted."""
+    """Passes chunks on and counts them."""
 
     def __init__(self, source: AsyncIterator[bytes]) -> None:
         self.bytes = 0

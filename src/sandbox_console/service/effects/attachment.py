@@ -29,7 +29,7 @@ class Attachment:
 
     @property
     def tty(self) -> bool:
-        """Whether the process is on a terminal, which echoes what is typed; else lines go to a pipe."""
+        """Whether the process has a terminal, which echoes what is typed. Otherwise lines go to a pipe."""
         return self._terminal is not None and self._terminal.tty
 
     @property

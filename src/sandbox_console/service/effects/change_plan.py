@@ -1,4 +1,4 @@
-"""From one spec to another: which changes are made live, which need a new sandbox, which are impossible."""
+"""Plans the change from one spec to another: what is made live, what needs a new sandbox, what is impossible."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _change(field: str, before: Any, after: Any, capabilities: Capabilities, mis
     if missing is not None:
         return Change(field, before, after, How.UNSUPPORTED, missing)
     live = _LIVE.get(field)
-    # A limit cannot be taken away live: engines read "unset" as "leave it as it is".
+    # A limit cannot be removed live, as engines read "unset" as "leave it as it is".
     if live is not None and capabilities.has(live) and after is not None:
         return Change(field, before, after, How.LIVE)
     if field == "name" and live is not None:

@@ -44,13 +44,13 @@ async def change(
     }
     try:
         details["checked"] = [await _check(gateway, permit, action.ref, rule, allow=allow) for rule, allow in wanted]
-    except (BackendError, Conflict) as error:  # the rules are kept: it applies them when it runs (again)
+    except (BackendError, Conflict) as error:  # the rules are stored: it applies them when it runs again
         details["unchecked"] = error.message
     return details
 
 
 def _asked(action: EgressAction) -> Sequence[tuple[EgressRule, bool]]:
-    """What an action adds, and whether that is to be allowed. An allow that it denies as well waits for its time."""
+    """What an action adds, and whether it should be allowed then. An allow rule that it also denies is left out."""
     if isinstance(action, DenyEgress):
         return [(EgressRule(pattern, Effect.DENY), False) for pattern in action.patterns]
     denied = {key_of(rule.pattern) for rule in action.add if rule.effect is Effect.DENY}
@@ -83,7 +83,7 @@ def _told(rule: EgressRule, host: str, port: int, found: EgressVerdict) -> dict[
 
 
 def example(pattern: str) -> tuple[str, int]:
-    """A host and port that a pattern matches, to ask about. Raises ValueError for one that cannot be read."""
+    """A host and port that match a pattern, for a query. Raises ValueError for an invalid pattern."""
     found = hosts.parse(pattern, allow_ip=True)
     port = 443 if 443 in found.ports else min(found.ports)
     if found.network is not None:

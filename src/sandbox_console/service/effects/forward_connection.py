@@ -44,15 +44,15 @@ class Connection:
         self._got = False
         self._eof = False
         self.refused = False
-        """Whether the program ended without a byte and reported a failure: nothing answered inside."""
+        """Whether the program failed without passing a byte, so that nothing answered inside."""
 
     async def run(self) -> None:
-        """Pass bytes both ways until it is over, holding at most one chunk each way. The client's socket stays open."""
+        """Pass bytes both ways until the end, holding at most one chunk each way. The client's socket stays open."""
         up, down, gone = (asyncio.ensure_future(work) for work in (self._up(), self._down(), self._gone()))
         ended: Exit | None = None
         try:
             await asyncio.wait({down, gone, up}, return_when=asyncio.FIRST_COMPLETED)
-            if up.done() and not up.exception():  # the client has said all, and may wait for the answer
+            if up.done() and not up.exception():  # the client has sent everything, and may wait for the answer
                 await asyncio.wait({down, gone}, return_when=asyncio.FIRST_COMPLETED)
             if down.done() and not down.exception():
                 ended = await self._end()
@@ -69,14 +69,14 @@ class Connection:
             await self._process.write(data)
             self._total.bytes_in += len(data)
             self._moved += 1
-            await asyncio.sleep(0)  # both ends may be ready for a long time: let others have their turn
+            await asyncio.sleep(0)  # both ends may stay ready for a long time: let others run
         self._eof = True
         await self._process.close_stdin()
 
     async def _down(self) -> None:
         async with contextlib.aclosing(self._process.output()) as chunks:  # type: ignore[type-var]
             async for stream, data in chunks:
-                if stream is Stream.STDERR:  # the program's own words about its connection
+                if stream is Stream.STDERR:  # the program's own messages about its connection
                     continue
                 self._got = True
                 await self._loop.sock_sendall(self._client, data)
@@ -114,7 +114,7 @@ def reset(client: socket.socket) -> None:
 
 
 def _state(client: socket.socket, eof: bool) -> int:
-    """The connection's state from the kernel; where that does not report it, closing once the client's end was read."""
+    """The connection's state from the kernel. If that does not report it, it is established until ``eof``."""
     try:
         return client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     except (OSError, AttributeError):

@@ -1,8 +1,8 @@
-"""The programs that connect to a port inside a sandbox: from its image, with stdin and stdout as the stream.
+"""Chooses a program of the image that connects to a port inside the sandbox, with stdin and stdout as the stream.
 
-Those that keep the two ends of a connection apart best come first (tried with the programs of Debian 12): BusyBox's
-nc and Python pass on that the client has stopped writing, and end when the server does. bash cannot do the first,
-socat waits a while before the second, and OpenBSD's nc does not notice the second until the client is gone.
+Those that handle the two directions of a connection best come first (tried with the programs of Debian 12). BusyBox's
+nc and Python pass on that the client has stopped writing, and end when the server does. bash cannot do the first, socat
+waits a while before the second, and OpenBSD's nc does not notice the second until the client is gone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ elif has nc; then case "$(nc -h 2>&1 </dev/null)" in *-N*) echo nc-N;; *) echo n
 fi
 """
 
-# Who listens, by the kernel's own tables, whose listening sockets come first: an IPv6 place is tried where only that
-# can answer and the sandbox has ::1. $1 is the port, $2 the same as the tables write it.
+# Find listeners in the kernel's tables, where listening sockets come first. IPv6 is tried if only IPv6 can answer and
+# the sandbox has ::1. $1 is the port, $2 the port as the tables write it.
 _ADDRESS = """
 listens() {
     while read -r n l r s x; do

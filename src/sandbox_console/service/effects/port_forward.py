@@ -1,4 +1,4 @@
-"""Forwards a port of a running sandbox to this machine, for as long as somebody keeps it open.
+"""Forwards a port of a running sandbox to this machine, until somebody closes it.
 
 Each connection runs one command in the sandbox, whose stdin and stdout are the stream: the sandbox needs no network
 and is not recreated. Bytes pass unchanged, and none of them is stored.
@@ -29,7 +29,7 @@ from sandbox_console.service.effects.forward_programs import way_in
 from sandbox_console.service.gate.operation import ActionResult
 
 MOST = 64
-"""Connections of one forward at a time, each a process in the sandbox; others wait to be accepted."""
+"""The most connections of one forward at a time. Each is a process in the sandbox; others wait to be accepted."""
 _BACKLOG = 128
 _LOOK_S = 1.0
 """How often the sandbox is checked, so that a forward does not outlive it."""
@@ -38,10 +38,10 @@ _FULL_S = 0.2
 
 
 async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
-    """Listen until closed or until the sandbox ends, which is then reported as ``end`` in the details.
+    """Listen until it is closed or until the sandbox ends, which is reported as ``end`` in the details.
 
-    Raises Conflict (the port is taken, the sandbox does not run), UsageError (it is not possible to listen there),
-    Unsupported (the sandbox has no program that could connect).
+    Raises Conflict (the port is taken, or the sandbox is not running), UsageError (listening there is not possible),
+    Unsupported (the sandbox has no program that can connect).
     """
     name = clean(call.target.name) if call.target else str(action.ref)
     with contextlib.closing(_bound(action.published)) as listener:
@@ -57,7 +57,7 @@ async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
 
 
 class Forwarding:
-    """A forward that listens."""
+    """A listening forward."""
 
     def __init__(self, place: str, action: Forward, audit_id: int) -> None:
         self.place, self.action, self.audit_id = place, action, audit_id
@@ -170,7 +170,7 @@ class _Answering:
             self._doubt.clear()
 
     def _say(self, text: str) -> None:
-        """Report a problem once for all connections that have it."""
+        """Report a problem, once for all connections that have it."""
         if text and text != self._said:
             self._call.progress(text)
         self._said = text

@@ -1,4 +1,4 @@
-"""Runs one command to its end: input, output, timeout, and the end of its whole process tree."""
+"""Runs one command to its end, with input, output and a timeout, and ends its whole process tree."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sandbox_console.service.effects.call import Call
 from sandbox_console.service.gate.operation import CAPTURE_BYTES, ExecIO
 
 TIMED_OUT_CODE = 124
-"""The exit code of timeout(1), and of ours."""
+"""The exit code after a timeout, as for timeout(1)."""
 
 
 _LOOKS_S = (0.0, 0.05, 0.2)
-"""When a sandbox is checked after a command was killed: its own end is known a moment later than the command's."""
+"""When a sandbox is checked after a command was killed, as its own end is known a moment after the command's."""
 
 
 class Ran(Struct):
@@ -81,8 +81,8 @@ class _Feed:
                 await self._process.write(data)
         finally:
             if self.problem is None:
-                await self._process.close_stdin()  # also where writing failed: a guest must not wait for more
-            else:  # no end of input: the command has not received all that it should have
+                await self._process.close_stdin()  # also if writing failed: a guest must not wait for more
+            else:  # do not end the input: the command has not received all of it
                 await run_to_completion(self._process.kill())
 
     async def _next(self) -> bytes | None:
@@ -116,7 +116,7 @@ async def _give(stream: Stream, data: bytes, io: ExecIO, ran: Ran) -> None:
 
 
 async def refuse_ended(call: Call, end: Exit) -> None:
-    """Raise SandboxEnded if a command was killed because its sandbox ended: 137 would blame the command.
+    """Raise SandboxEnded if a command was killed because its sandbox ended, as exit code 137 would blame the command.
 
     Costs nothing unless the command was killed.
     """

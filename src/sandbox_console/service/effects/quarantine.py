@@ -20,7 +20,7 @@ from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.egress import example
 
 STEP_S = 8.0
-"""How long a step may take, in seconds, before the next one begins."""
+"""How long a step may take, in seconds, before the next one is begun."""
 _AGAIN_S = 0.2
 
 
@@ -69,7 +69,7 @@ def _target(call: Call) -> Sandbox:
 
 
 class _Cutting:
-    """The steps of a quarantine. What the undo needs is on disk before the step that needs it is made."""
+    """The steps of a quarantine. What the release needs is on disk before each step is carried out."""
 
     def __init__(self, action: Quarantine, permit: Permit, call: Call, by: str) -> None:
         self._permit, self._call, self._target = permit, call, _target(call)
@@ -114,7 +114,7 @@ class _Cutting:
         return await self._asked(gateway)
 
     async def _asked(self, gateway: Egress) -> str:
-        """Query the gateway about what was allowed until it denies that. Raises TimeoutError if it never does."""
+        """Ask the gateway about what was allowed, until it denies that. Raises TimeoutError if it never does."""
         allowed = [rule.pattern for rule in self._hold.rules or () if rule.effect is Effect.ALLOW]
         if not self._target.status.live or not allowed:
             return "everything is denied"
@@ -144,7 +144,7 @@ class _Cutting:
 
 
 class _Undoing:
-    """The steps of the undo, of which the last thaws it."""
+    """The steps of the release. The last one thaws the sandbox."""
 
     def __init__(self, permit: Permit, call: Call, target: Sandbox, hold: Hold) -> None:
         self._permit, self._call, self._target, self._hold = permit, call, target, hold

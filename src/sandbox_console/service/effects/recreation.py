@@ -37,7 +37,7 @@ async def recreate(
         await run_to_completion(_swap(backend, permit, old, new, spec.name))
     except BaseException as error:
         await run_to_completion(_undo(backend, permit, old, new, secrets))
-        if isinstance(error, ConsoleError):  # nobody knows the name that the new one had in between
+        if isinstance(error, ConsoleError):  # nobody knows the temporary name of the new one
             error.message, error.hint = (text.replace(temporary, spec.name) for text in (error.message, error.hint))
         raise
     await run_to_completion(backend.remove(permit, old.ref, force=True))

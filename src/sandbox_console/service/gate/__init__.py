@@ -1,1 +1,1 @@
-"""The one door to an effect: decide, record, act, record."""
+"""The only way to an effect: decide, record, act, record."""

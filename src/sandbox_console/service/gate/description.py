@@ -18,7 +18,7 @@ from sandbox_console.version import __version__
 def target_of(action: Action) -> str:
     """The sandbox's ref as text; for a create, which has none yet, backend, host and name."""
     if isinstance(action, Create):
-        name = action.spec.name.encode("utf-8", "backslashreplace").decode()  # SQLite takes no lone surrogate
+        name = action.spec.name.encode("utf-8", "backslashreplace").decode()  # SQLite does not accept lone surrogates
         return f"{action.backend}/{action.host}/name:{name}"
     if isinstance(action, HostAction):
         return f"{action.backend}/{action.host}"
@@ -27,7 +27,7 @@ def target_of(action: Action) -> str:
 
 def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
     """The row's body: arguments, spec or diff, and the origin of the request. Values of env are left out."""
-    body: dict[str, Any] = {"origin": _origin()}
+    body: dict[str, Any] = {"origin": origin()}
     if target is not None:
         body["name"] = target.name
     match action:
@@ -70,7 +70,8 @@ def _diff(old: SandboxSpec | None, new: SandboxSpec) -> dict[str, Any]:
     return changed
 
 
-def _origin() -> dict[str, Any]:
+def origin() -> dict[str, Any]:
+    """Who and where the process is that acts."""
     return {
         "uid": os.getuid(),
         "pid": os.getpid(),

@@ -1,4 +1,4 @@
-"""The one door: decide, commit the attempt, resolve secrets, act, record the outcome.
+"""The one way to an effect: decide, commit the attempt, resolve secrets, act, record the outcome.
 
 1. Faces cannot import backends (import-linter).
 2. Every changing method of a backend takes a Permit.
@@ -61,7 +61,7 @@ class Performs(Protocol):
 
 
 class Request(Struct, frozen=True):
-    """An action with the target that was found and the decision about it. ``problem`` is why there can be no decision.
+    """An action with its target and the decision about it. ``problem`` is why there can be no decision.
 
     ``snapshot`` is what a sandbox is to be made from.
     """
@@ -80,17 +80,17 @@ Facts = Callable[[T], tuple[Outcome, Mapping[str, Any], str]]
 
 
 class Gate:
-    """Nothing is changed except through :meth:`run`."""
+    """The gate. Nothing is changed except through :meth:`run`. ``rules`` follow the configuration."""
 
     def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None], rules: Rules) -> None:
-        self._rules = rules
+        self.rules = rules
         self._trail = trail
         self._vault = vault
         self._publish = publish
-        self._key = token_bytes(32)  # of this process only: the hashed words are recorded, masked, at the row's end
+        self._key = token_bytes(32)  # for this process only: the hashed words are recorded, masked, in the row's end
 
     async def run(self, request: Request, effect: Effect[T], facts: Facts[T]) -> T:
-        """Carry ``effect`` out under a permit.
+        """Carry out ``effect`` under a permit.
 
         Raises what the effect raises, Denied or Unsupported, each with a row, and AuditUnavailable, which has none.
         """
@@ -134,11 +134,11 @@ class Gate:
                 body = self._ended(request, words, body)
                 await self._finish(journal, request, permit, outcome, took, body, target)
             except AuditUnavailable:
-                if outcome is not Outcome.CANCELLED:  # a cancellation stays one, even if the log cannot be written
+                if outcome is not Outcome.CANCELLED:  # stays a cancellation, even if the log cannot be written
                     raise
 
     def _ended(self, request: Request, words: Words | None, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The end's body, with what its attempt withheld if all values are known by now, else without those words."""
+        """The end's body, with the words that its attempt withheld if all values are known by now, else without."""
         mask = self._mask(request)
         ended: dict[str, Any]
         if words is None:
@@ -190,7 +190,7 @@ class Gate:
     async def _secrets(self, request: Request) -> list[ResolvedSecret]:
         """Resolve the secrets. To enter a sandbox, those readable here suffice, unless the policy requires all."""
         names = self._secret_names(request)
-        if not (self._rules.enter_without_secrets and request.action.verb in ("exec", "shell")):
+        if not (self.rules.enter_without_secrets and request.action.verb in ("exec", "shell")):
             return await self._vault.resolve(names)
         found: list[ResolvedSecret] = []
         for name in names:
@@ -209,36 +209,36 @@ class Gate:
         return list(own) if action.verb in ("start", "restart", "exec", "shell", "fork") else []
 
     async def _row(self, request: Request) -> tuple[str, dict[str, Any], Words | None]:
-        """The target and the body, both masked (a name may hold a value, too), and the words hashed in the body."""
-        # Known before the row is written: a value pasted into an argument must not get into the log. A keyring or a
-        # program is used only once the attempt is on record.
+        """The target and the body, both masked (even a name may hold a value), and the words hashed in the body."""
+        # Values are read before the row is written, as one pasted into an argument must not get into the log. A keyring
+        # or a program is used only once the attempt is on record.
         await self._vault.learn(self._names(request), acting=False)
         told = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
         words = None
-        if self._unread(request):  # the row's end has them, masked, once the values were read
-            words = Words(told, self._key, self._rules.hash_words_from)
+        if self._unread(request):  # the row's end has them, masked, once the values are read
+            words = Words(told, self._key, self.rules.hash_words_from)
             told = words.body
         mask = self._mask(request)
         return mask(target_of(request.action)), masked(told, mask), words
 
     def _mask(self, request: Request) -> Callable[[str], str]:
-        """What takes known values out of a row."""
+        """A function that masks known values in a row."""
         hosts = isinstance(request.action, (ChangeEgress, DenyEgress))
         return self._vault.host if hosts else self._vault.redactor.text
 
     def _names(self, request: Request) -> list[str]:
         """The secrets whose values may be in the words: the sandbox's own, and all others if the policy says so."""
         own = self._secret_names(request)
-        return own if self._rules.hash_words_for == "own" else list(dict.fromkeys([*own, *self._vault.names]))
+        return own if self.rules.hash_words_for == "own" else list(dict.fromkeys([*own, *self._vault.names]))
 
     def _unread(self, request: Request) -> bool:
-        """Whether the value of one of these is unknown yet."""
+        """Whether the value of one of these is not known yet."""
         own = self._secret_names(request)
         return bool(self._vault.unread(own) or self._vault.unread(self._names(request), acting=True))
 
 
 def _decided(decision: Decision) -> dict[str, str]:
-    """The decision as it is recorded; whether a question was agreed to is in the row's end."""
+    """The decision as it is recorded. Whether a person has confirmed is in the row's end."""
     match decision:
         case Allow():
             return {"decision": "allow"}

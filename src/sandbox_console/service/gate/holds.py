@@ -1,4 +1,4 @@
-"""Which sandboxes are in quarantine: a file for each in the state folder, for every console that uses it."""
+"""Stores which sandboxes are in quarantine: a file for each in the state folder, for all consoles that use it."""
 
 from __future__ import annotations
 

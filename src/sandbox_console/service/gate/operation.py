@@ -33,9 +33,9 @@ class Hold(Protocol):
 class ExecIO(Struct):
     """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB.
 
-    ``on_held`` is called when an Attach has got hold of the main process, and when a Forward listens.
-    ``most`` is the number of bytes after which a download stops; the rest is left in the sandbox.
-    ``evidence`` collects what a Bundle is to contain, once that is on record, and returns details for the row's end.
+    ``on_held`` is called when an Attach is connected to the main process, and when a Forward listens. ``most`` is the
+    number of bytes after which a download stops; the rest is left in the sandbox. ``evidence`` collects what a Bundle
+    is to contain, once that is on record, and returns details for the row's end.
     """
 
     stdin: AsyncIterator[bytes] | None = None
@@ -64,7 +64,7 @@ class ActionResult(Struct, frozen=True):
 
 
 class Operation:
-    """A handle on an action: wait for its result, follow its progress, or cancel it."""
+    """A handle for an action: wait for its result, follow its progress, or cancel it."""
 
     def __init__(self, action: Action) -> None:
         self.action = action
@@ -73,12 +73,12 @@ class Operation:
         self._news = asyncio.Event()
 
     def run(self, task: asyncio.Task[ActionResult]) -> None:
-        """Take the task that carries the action out."""
+        """Set the task that carries out the action."""
         self._task = task
         task.add_done_callback(self._ended)
 
     def report(self, text: str) -> None:
-        """Report progress to those who follow."""
+        """Report progress to the followers."""
         self._progress.append(text)
         self._news.set()
 
@@ -103,11 +103,11 @@ class Operation:
         return self._task is not None and self._task.done()
 
     def cancel(self) -> None:
-        """Request its end; its outcome is recorded as cancelled."""
+        """Request its end. Its outcome is recorded as cancelled."""
         if self._task is not None:
             self._task.cancel()
 
     def _ended(self, task: asyncio.Task[ActionResult]) -> None:
         if not task.cancelled():
-            task.exception()  # fetched by result(), or by nobody: not an unhandled error either way
+            task.exception()  # result() may fetch it; otherwise it is not an unhandled error
         self._news.set()

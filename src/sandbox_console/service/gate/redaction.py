@@ -15,22 +15,22 @@ _FIELDS = ("argv", "command", "shell", "labels", "user", "workdir")
 _INNER = ("spec", "diff")
 
 _OPTION = re.compile(r"--[a-z]+(-[a-z]+)*")
-"""An option's name says what a command was for and is no secret: no value begins like this and is only letters."""
+"""An option's name, which says what a command does and is no secret: no value looks like this."""
 
 
 class Words:
-    """The words of one action. Each of ``least`` bytes or more, except an option's name, is represented by a hash."""
+    """The words of one action. Each of at least ``least`` bytes, except an option's name, is replaced by a hash."""
 
     def __init__(self, body: Mapping[str, Any], key: bytes, least: int) -> None:
         self._key, self._least = key, least
         self._hashes: dict[str, str] = {}
         self.body = self._withheld(body)
-        """The body with hashes for words, also in the spec or diff in it."""
+        """The body with hashes for words, including its spec or diff."""
         self.arguments = _arguments(body)
-        """What was taken from the body, by field."""
+        """The words taken from the body, by field."""
 
     def text(self, text: str) -> str:
-        """``text`` with each of the words in it replaced by its hash: an error may name what could not be run."""
+        """``text`` with each of the words replaced by its hash, as an error may name what could not be run."""
         if not self._hashes:
             return text
         longest = sorted(self._hashes, key=len, reverse=True)

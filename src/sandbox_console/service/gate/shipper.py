@@ -11,11 +11,11 @@ from sandbox_console.errors import AuditUnavailable, ConsoleError
 from sandbox_console.service.gate.trail import Trail
 
 _LONGEST_S = 300.0
-"""The longest time between two tries while the server is away; the time grows up to this."""
+"""The longest pause between two attempts while the server is away. The pause grows up to this."""
 
 
 class Shipping(Struct):
-    """The progress. ``sent`` counts the rows that this process sent; ``at`` is when all had last arrived."""
+    """The progress. ``sent`` counts the rows that this process sent; ``at`` is when all rows had last arrived."""
 
     sent: int = 0
     at: float | None = None
@@ -52,7 +52,7 @@ class Shipper:
         try:
             self.state.sent += await self._trail.ship()
         except AuditUnavailable as error:
-            self.state.problem = error.message  # mostly because another console ships it: tried again at the usual time
+            self.state.problem = error.message  # usually another console is shipping: try at the usual time
             return True
         except ConsoleError as error:
             self.state.problem = error.message

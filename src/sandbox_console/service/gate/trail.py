@@ -1,4 +1,4 @@
-"""The audit log as the service uses it: opened when first needed, its problems reported."""
+"""The audit log as the service uses it: it is opened when first needed, and its problems are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sandbox_console.service.config import AuditOptions
 
 
 def current_actor() -> str:
-    """The one who acts: the browser login that the server passed on, or else the system's user."""
+    """Who acts: the browser login that the server passed on, or else the system's user."""
     named = os.environ.get("SANDBOX_CONSOLE_ACTOR")
     if named:
         return named[:200]
@@ -45,7 +45,7 @@ class Trail:
         self._opening: asyncio.Task[Journal] | None = None
 
     async def journal(self) -> Journal:
-        """The journal, opened once. Raises AuditUnavailable; it is tried again each time."""
+        """The journal, opened once. Raises AuditUnavailable; the next call tries again."""
         if self._opening is None or (self._opening.done() and self._journal is None):
             self._opening = asyncio.create_task(self._open())
         # A caller that is cancelled while it waits must not leave a half-opened journal behind.
@@ -97,10 +97,10 @@ class Trail:
     async def verify(
         self, folder: Path | None = None, public_key: bytes | None = None, archive: Path | None = None
     ) -> Verification:
-        """Walk the whole chain. ``folder`` is that of another log; with ``public_key`` (PEM) its secret is not needed.
+        """Verify the whole log, or another log in ``folder``. With a ``public_key`` (PEM), its secret is not needed.
 
-        ``archive`` has what the retention removed, which is walked first. Raises UsageError for a folder without a log
-        and for a key that is none.
+        ``archive`` has what the retention removed, which is checked first. Raises UsageError for a folder without a log
+        and for an invalid key.
         """
         from sandbox_console.audit import verify
         from sandbox_console.audit.keys import PublicKey

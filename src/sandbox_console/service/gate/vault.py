@@ -21,20 +21,20 @@ _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 def keep_to_itself() -> None:
-    """Keep other processes of this user from reading this process's memory from now on, and make it leave no core."""
+    """Forbid other processes of this user to read this process's memory from now on, and disable core dumps."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class Vault:
-    """Holds references; values only as the forms that the redactor looks for."""
+    """Holds references to secrets. It holds values only in the forms that the redactor looks for."""
 
     def __init__(
         self, table: Mapping[str, SecretSource], ground: Callable[[], GuestFolders] = GuestFolders,
         given: Mapping[str, Secret] | None = None,
     ) -> None:  # fmt: skip
-        """``ground`` is what guests can change as far as is known without asking; it may look at the disk.
+        """``ground`` is what guests can change, as far as is known without asking backends. It may read files.
 
         ``given`` are secrets by value, for this process only. They take precedence over those of the table.
         """
@@ -47,6 +47,11 @@ class Vault:
         self._in_hosts = Redactor()
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def adopt(self, table: Mapping[str, SecretSource]) -> None:
+        """Use another table. Values that are known stay masked; those with another source are read again."""
+        self._known -= {name for name in self._known if table.get(name) != self.table.get(name)}
+        self.table = {**table, **{name: self.table[name] for name in self._given}}
 
     def give(self, name: str, secret: Secret) -> None:
         """Add a secret by value. Raises SecretError for one that cannot be kept, Conflict for a different value."""
@@ -69,14 +74,14 @@ class Vault:
         return {name: source.inject_on(capabilities) for name, source in self.table.items()}
 
     def undefined(self, names: Iterable[str]) -> list[str]:
-        """Which of the names the config does not define."""
+        """The names that the config does not define."""
         return [name for name in names if name not in self.table]
 
     async def resolve(self, names: Iterable[str]) -> list[ResolvedSecret]:
         """Read the values, off the event loop. Raises SecretError."""
         wanted = list(names)
         if wanted:
-            keep_to_itself()  # for good: the redactor has them until the end
+            keep_to_itself()  # permanently, as the redactor has the values until the end
         if any(name in self.table and self.table[name].kind in ("file", "cmd") for name in wanted):
             AROUND.set(await asyncio.to_thread(self._ground))
         found = [await self._one(name) for name in wanted]
@@ -92,7 +97,7 @@ class Vault:
         return found
 
     def host(self, name: str) -> str:
-        """A host name that a guest chose, masked: names are reported in small letters, whatever was requested."""
+        """A host name that a guest chose, masked. Names are reported in lower case, whatever was requested."""
         masked = self.redactor.text(name)
         return masked if masked != name else self._in_hosts.text(name)
 

@@ -1,1 +1,1 @@
-"""What an incident is made of: the cause of an end, and what happened around it. Reads only."""
+"""Incidents: why a sandbox ended, what happened around it, and the evidence."""

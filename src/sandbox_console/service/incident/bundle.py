@@ -53,7 +53,7 @@ async def bundle(
 
 
 class _Maker:
-    """A bundle that is being made."""
+    """A bundle in the making."""
 
     def __init__(self, console: Console, pack: Pack, order: Order) -> None:
         self._console, self._pack, self._order = console, pack, order
@@ -62,7 +62,7 @@ class _Maker:
         self.failures: dict[SandboxRef, ConsoleError] = {}
 
     async def add(self, sandbox: Sandbox, folder: str, consent: Consent) -> None:
-        """Do the action on one sandbox. Raises WriteFailed."""
+        """Carry out the action on one sandbox. Raises WriteFailed."""
 
         async def evidence(fetch: Fetch) -> Mapping[str, object]:
             found = await self._console.inspect(sandbox.ref)
@@ -122,7 +122,7 @@ class _Maker:
 
 
 def signed_text(manifest: bytes) -> bytes:
-    """What the signature of a manifest covers: a line with the form, and the manifest."""
+    """The text that the signature of a manifest covers: a line with the format, and the manifest."""
     return FORMAT.encode() + b"\n" + manifest
 
 

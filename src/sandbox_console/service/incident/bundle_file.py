@@ -1,7 +1,7 @@
 """The file of a bundle: a tar in zstd, written in one pass, with the hash of the file at its end.
 
-The members are plain files with equal owners, modes and times, so equal parts make equal files. The last 40 bytes are
-a skippable frame, which ``zstd`` and ``tar`` pass over: 8 bytes of header, and the SHA-256 of all before them.
+The members are regular files with equal owners, modes and times, so equal parts make equal files. The last 40 bytes are
+a skippable frame, which ``zstd`` and ``tar`` ignore: 8 bytes of header, and the SHA-256 of everything before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TRAILER = len(FRAME) + 32
 NAME_MOST = 100
 """The most characters in a member's name, which is what the header of a tar has room for."""
 PART_BYTES = 8 << 20
-"""How much of a log or another list goes into one part, which is also the most that is held in memory."""
+"""How much of a log or another list goes into one part, which is also the most that is kept in memory."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _LEVEL = 3
@@ -110,7 +110,7 @@ class Lines:
                 self.flush()
 
     def flush(self) -> None:
-        """Write what is held as a part, if there is anything."""
+        """Write the remaining lines as a part, if there are any."""
         if not self._held:
             return
         self.count += 1
@@ -120,7 +120,7 @@ class Lines:
 
 
 def text(value: Any, *, indent: int | None = None) -> bytes:
-    """A value as JSON: sorted ASCII, so that equal values are equal bytes and no byte has an effect on a terminal."""
+    """A value as JSON in sorted ASCII: equal values give equal bytes, and no byte has an effect on a terminal."""
     separators = (",", ": " if indent else ":")
     told = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=separators, indent=indent)
     return told.replace("\x7f", "\\u007f").encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Takes the changed files of a sandbox for a bundle: plain files up to a size, their secrets masked."""
+"""Takes the changed files of a sandbox for a bundle: regular files up to a size, with secrets masked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.gate.operation import Fetch
 
 FILES_MOST = 1000
-"""The most files that are taken; of the other paths, only the name is kept."""
+"""The most files that are taken. Of other paths, only the name is kept."""
 ALL_MOST = 256 << 20
 """The most bytes of all files together."""
 _HEADERS_MOST = 64 << 10
@@ -24,7 +24,7 @@ _HEADERS_MOST = 64 << 10
 async def changed_files(
     changes: Sequence[PathChange], fetch: Fetch, redactor: Redactor, most: int, patience_s: float
 ) -> AsyncIterator[tuple[dict[str, Any], bytes | None]]:
-    """Each changed path as data, with its content where that is kept. ``number`` counts the contents from 1."""
+    """Each changed path as data, with its content if that is kept. ``number`` counts the contents from 1."""
     number = total = 0
     for one in sorted(changes, key=lambda change: change.path):
         told: dict[str, Any] = {"path": one.path, "how": one.how}

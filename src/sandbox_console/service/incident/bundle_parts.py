@@ -1,4 +1,4 @@
-"""The parts of a bundle about one sandbox. A part that cannot be read is listed as missing; the others go on."""
+"""Collects the parts of a bundle about one sandbox. A part that cannot be read is listed as missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sandbox_console.service.incident.timeline import Span, timeline
 
 T = TypeVar("T")
 PART_S, SLOW_S = 30.0, 5.0
-"""How long a part may take to answer, in seconds: the first, and those of a sandbox that was too slow before."""
+"""How long a part may take, in seconds: normally, and for a sandbox that was too slow before."""
 _SAMPLES, _SAMPLE_S = 3, 0.5
 _LEFT_OUT = "[left out]"
 
@@ -65,7 +65,7 @@ class Collector:
         return Bundled(mask(one.name), str(one.ref), self._folder, tuple(self._missing), self._withheld)
 
     def details(self, since: int) -> dict[str, Any]:
-        """What the row's end records: the parts from number ``since`` on, with one hash over all of them."""
+        """The details for the row's end: the parts from number ``since`` on, with one hash over all of them."""
         parts = self._pack.parts[since:]
         told = [msgspec.to_builtins(one) for one in parts]
         return {
@@ -98,7 +98,7 @@ class Collector:
         self._missing.append(Absent(part, why))
 
     async def _described(self) -> None:
-        """The sandbox as its backend reports it, and its spec; values of variables are left out."""
+        """Write the sandbox as its backend reports it, and its spec, without the values of variables."""
         mask = await self._within(self._console.inside.mask(self._sandbox.ref))
         told = msgspec.to_builtins(self._sandbox)
         spec = self._sandbox.spec.to_dict() if self._sandbox.spec else None
@@ -235,7 +235,7 @@ class Collector:
             return await work
 
     async def _patiently(self, source: AsyncIterator[T]) -> AsyncIterator[T]:
-        """Yield each item as it comes. Raises TimeoutError if the next one takes too long."""
+        """Yield each item as it arrives. Raises TimeoutError if the next one takes too long."""
         async with aclosing(source) as items:  # type: ignore[type-var]
             while True:
                 try:

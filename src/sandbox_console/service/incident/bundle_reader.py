@@ -1,4 +1,4 @@
-"""Reads a bundle that somebody else may have made: nothing is unpacked, and memory and sizes have limits.
+"""Reads a bundle that somebody else may have made. Nothing is unpacked, and memory and sizes are limited.
 
 Only what ``bundle_file`` writes is accepted. Each header is built again from its name and size and compared, so there
 are no links, devices, owners, absolute paths or folders to decide about.
@@ -20,7 +20,7 @@ from sandbox_console.service.incident.bundle_file import BLOCK, FRAME, NAME_MOST
 MOST_BYTES = 64 << 30
 """The most bytes that a bundle may unpack to."""
 MOST_PARTS = 1_000_000
-_WINDOW_MOST = 8 << 20  # bytes of memory that the decompressor may be made to take
+_WINDOW_MOST = 8 << 20  # bytes of memory that the decompressor may take
 _CHUNK = 1 << 20
 _KINDS = {b"1": "a hard link", b"2": "a link", b"3": "a device", b"4": "a device", b"5": "a folder", b"6": "a pipe"}
 
@@ -37,7 +37,7 @@ class Member(Struct):
     blocks: Iterator[bytes]
 
     def read(self, most: int) -> bytes:
-        """All of it. Raises Refused if it is longer than ``most`` bytes."""
+        """Read the whole part. Raises Refused if it is longer than ``most`` bytes."""
         if self.size > most:
             raise Refused(f"{self.name} has {self.size} bytes, and at most {most} are read of it")
         return b"".join(self.blocks)

@@ -60,7 +60,7 @@ class BundleView:
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         try:
             told = await asyncio.to_thread(self._json, ref, "sandbox.json")
-        except Unsupported as error:  # what was there when the bundle was made could not be read
+        except Unsupported as error:  # it could not be read when the bundle was made
             one = self._bundled[ref.id]
             return msgspec.convert(
                 {"ref": {"backend": self.name, "host": self.host, "id": ref.id}, "name": one.name, "status": "unknown",

@@ -1,4 +1,4 @@
-"""Why a sandbox ended: the verdict and what supports it."""
+"""Finds out why a sandbox ended: a verdict with its evidence."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ LAST_LINES = 10
 """How many lines of stderr, or else of stdout, are shown."""
 
 DENIED_S = 60.0
-"""How long before the end a denial may be to be shown, in seconds."""
+"""Denials in this many seconds before the end are shown."""
 
 _ROWS, _DENIED_MOST, _TAIL = 200, 20, 200
 _CHANGES = ("create", "restore", "fork", "update", "rename", "egress", "egress-deny")
 
 
 class Cause(Struct, frozen=True):
-    """Why a sandbox is as it is. ``verdict`` is None while it runs or never ran.
+    """Why a sandbox is in its state. ``verdict`` is None while it is running or if it never ran.
 
-    ``last_words`` are lines as the guest wrote them, with known secrets masked. ``denied`` is what it was refused right
-    before the end. ``changed`` are the rows of the audit log that changed it. ``beside`` names a healthy sandbox of the
-    same template or image, and ``differs`` says how the specs differ. ``missing`` is what could not be read and might
-    have explained more.
+    ``last_words`` are lines as the guest wrote them, with known secrets masked. ``denied`` are connections that were
+    refused right before the end. ``changed`` are the rows of the audit log that changed it. ``beside`` names a healthy
+    sandbox of the same template or image, and ``differs`` says how the specs differ. ``missing`` is what could not be
+    read and might have explained more.
     """
 
     sandbox: Sandbox
@@ -75,7 +75,7 @@ class Cause(Struct, frozen=True):
 
 
 async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
-    """Only the verdict, from the audit log, the backend's events and its last words; None while nothing has ended."""
+    """Only the verdict, from the audit log, the backend's events and its last output; None if nothing has ended."""
     if verdict(sandbox, ()) is None:
         return None
     missing: list[str] = []
@@ -159,7 +159,7 @@ async def _denied(console: Console, sandbox: Sandbox, missing: list[str]) -> Seq
 
 
 async def _healthy(console: Console, sandbox: Sandbox) -> Sandbox | None:
-    """Another of the same template, or else of the same image on the same backend, that runs or finished well."""
+    """A sandbox of the same template, or else of the same image and backend, that is running or finished well."""
     with suppress(ConsoleError):
         others = [one for one in (await console.list(sandbox.ref.backend))[0] if _sibling(sandbox, one)]
         return max(others, key=lambda one: (one.status is Status.RUNNING, one.started_at or 0.0), default=None)

@@ -22,11 +22,11 @@ from sandbox_console.service.incident.bundle import bundle
 from sandbox_console.service.incident.bundle_file import WriteFailed
 
 CONTAINS = ("hold", "egress", "freeze")
-"""Steps without which a sandbox is not contained."""
+"""The steps without which a sandbox is not contained."""
 
 
 class Planned(Struct, frozen=True):
-    """A planned step, and what its undo does. ``undo`` is empty if the step cannot be undone."""
+    """A planned step, and what undoes it. ``undo`` is empty if the step cannot be undone."""
 
     what: str
     text: str
@@ -41,7 +41,7 @@ class Quarantined(Struct, frozen=True):
 
     @property
     def contained(self) -> bool:
-        """Whether every step was made that keeps the sandbox from doing harm."""
+        """Whether every step succeeded that keeps the sandbox from doing harm."""
         return all(step.done for step in self.steps if step.what in CONTAINS)
 
 

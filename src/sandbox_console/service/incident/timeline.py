@@ -38,7 +38,7 @@ class Span(Struct, frozen=True):
 
 
 async def timeline(console: Console, sandboxes: Sequence[Sandbox], span: Span = Span()) -> Timeline:  # noqa: B008 - frozen
-    """What happened to these sandboxes. A source that cannot be read is named and does not stop the others."""
+    """What happened to these sandboxes. A source that cannot be read is listed and does not stop the others."""
     found = await asyncio.gather(*(_of_one(console, one, span) for one in sandboxes))
     moments = sorted((moment for one in found for moment in one.moments), key=lambda one: (one.at, one.ref))
     return Timeline(tuple(_counted(moments)), tuple(gap for one in found for gap in one.missing))
@@ -88,7 +88,7 @@ def _happened(one: Happening) -> str:
 
 
 async def _actions(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
-    """What was done to the sandbox, oldest first, including its creation, whose outcome names it."""
+    """The actions on the sandbox, oldest first, including its creation, whose outcome names it."""
     query = AuditQuery(limit=EACH_MOST, target=str(sandbox.ref), since=span.since, until=span.until)
     for entry in reversed(await console.history(query)):
         yield _action(sandbox, entry)
@@ -137,7 +137,7 @@ def _line(sandbox: Sandbox, at_ns: int, what: str, text: str) -> Moment:
 
 
 def _states(sandbox: Sandbox) -> Iterable[Moment]:
-    """The times that a list reports, for a backend that keeps no events."""
+    """The times that a list reports, for a backend that stores no events."""
     ended = f"exit {sandbox.exit.code}" if sandbox.exit and sandbox.exit.code is not None else ""
     for at, what, text in (
         (sandbox.created_at, "created", ""),

@@ -1,1 +1,1 @@
-"""Reads, which change nothing: the fleet, its events, logs, traffic, secrets and recordings."""
+"""Reads, which change nothing: the fleet, events, logs, traffic, secrets and recordings."""

@@ -1,4 +1,4 @@
-"""The denial feed: what all sandboxes requested and were refused. It is read once, for every view."""
+"""The denial feed: which hosts the sandboxes requested and were refused. It is read once for all views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sandbox_console.service.reads.record_reader import BATCH_S, RecordReader
 from sandbox_console.service.reads.traffic import Feed
 
 ALL_HOSTS_MOST = 10_000
-"""The most hosts of all sandboxes, 7 MB. Past this, the sandbox with the most forgets those not seen for longest."""
+"""The most hosts of all sandboxes (7 MB). Beyond it, the sandbox with the most hosts forgets the oldest ones."""
 _WAITING_MOST = 1000
 
 Seen = tuple[Sandbox, EgressRecord]
@@ -95,7 +95,7 @@ class DenialFeed:
         return self._all[1]
 
     def show(self, refs: Iterable[SandboxRef]) -> None:
-        """Read those in view before the others."""
+        """Read these sandboxes, which are in view, before the others."""
         wanted = set(refs)
         for reader in self._readers.values():
             reader.show(wanted)
@@ -181,7 +181,7 @@ class DenialFeed:
 
     async def _take(self, ref: SandboxRef, records: Sequence[EgressRecord]) -> None:
         sandbox = self._followed[ref]
-        # No secret's program is run for something that nobody has requested to see.
+        # No program is run for a secret unless somebody has requested to see something.
         await self._vault.learn(sandbox.spec.secrets if sandbox.spec else (), acting=False)
         if ref not in self._followed:
             return
@@ -214,7 +214,7 @@ class DenialFeed:
 
 
 def _in_vain(record: EgressRecord) -> bool:
-    """Whether it was refused or failed. A request to allow a host is no denial, nor is the end of a revoked one."""
+    """Whether it was refused or failed. Neither a request to allow a host nor a revoked connection's end counts."""
     if record.outcome is Outcome.ASKED:
         return False
     return record.outcome in (Outcome.UNRESOLVED, Outcome.FAILED) or not record.allowed
@@ -227,5 +227,5 @@ def masked_host(record: EgressRecord, vault: Vault) -> EgressRecord:
 
 
 def has_gateway(sandbox: Sandbox) -> bool:
-    """Whether a sandbox was made with a way out at all."""
+    """Whether a sandbox was made with a gateway."""
     return sandbox.managed and sandbox.spec is not None and bool(sandbox.spec.egress)

@@ -23,7 +23,7 @@ from sandbox_console.service.reads.host_requests import HostRequests, unanswered
 from sandbox_console.service.reads.traffic import Replayed, Traffic, replay
 
 TEMPLATE = "template"
-"""The label by which sandboxes of one template know each other."""
+"""The label that sandboxes of one template share."""
 
 
 class Outbound:
@@ -52,7 +52,7 @@ class Outbound:
         return changed(rules, action)
 
     def opened(self, before: Sequence[EgressRule], after: Sequence[EgressRule]) -> Sequence[str]:
-        """The patterns by which more gets out than before."""
+        """The patterns that let more out than before."""
         return opened(before, after)
 
     async def records(
@@ -77,7 +77,7 @@ class Outbound:
         self, *, since: float | None = None, follow: bool = False, refused: Refused = lambda *_: None,
         answered: Callable[[Sequence[BackendHealth]], None] = lambda _: None,
     ) -> AsyncIterator[Seen]:  # fmt: skip
-        """The records of every sandbox that has a gateway, and the hosts that somebody has requested and waits for.
+        """The records of every sandbox that has a gateway, and pending requests to allow a host.
 
         With ``follow``, sandboxes that are made later are included.
 

@@ -1,4 +1,4 @@
-"""A draft of egress rules as text, one rule per line: written, parsed, and compared with the current rules. Pure."""
+"""Writes a draft of egress rules as text, one per line, parses it, and compares it with the current rules. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sandbox_console.model.egress_rules import LIVE, key_of
 from sandbox_console.model.sandbox import SandboxRef
 
 RULES_MOST = 200
-"""The most rules of a draft: with more, replaying thousands of hosts takes too long to follow one's typing."""
+"""The most rules of a draft. With more, replaying thousands of hosts would lag behind typing."""
 _DAY = timedelta(days=1)
 _EFFECTS = {"allow": Effect.ALLOW, "deny": Effect.DENY}
 
 
 class DraftLine(Struct, frozen=True):
-    """What a line says: a rule, nothing (empty, a comment), or why it cannot be a rule."""
+    """A parsed line: a rule, nothing (empty or a comment), or why it cannot be a rule."""
 
     rule: EgressRule | None = None
     problem: str = ""
@@ -102,7 +102,7 @@ def _until(words: Sequence[str], now: float) -> float | None:
 
 
 def _then(text: str, now: float) -> float:
-    """The next such time of day, or a date with a time, both local."""
+    """The next occurrence of a time of day, or a date with a time; both are local."""
     today = datetime.fromtimestamp(now).astimezone()
     try:
         if "-" not in text:
@@ -119,14 +119,14 @@ def _then(text: str, now: float) -> float:
 
 
 def change_to(ref: SandboxRef, rules: Sequence[EgressRule], draft: Sequence[EgressRule]) -> ChangeEgress | None:
-    """The one action by which a draft replaces the rules; None if nothing differs.
+    """The action that replaces the rules by a draft; None if nothing differs.
 
     Rules that differ only in their source are left as they are.
     """
     before, after = _by_pattern(rules), _by_pattern(draft)
     differing = [key for key in {**before, **after} if _terms(before.get(key)) != _terms(after.get(key))]
     remove = tuple(before[key][0].pattern for key in differing if key in before)
-    # An allow that is added takes a denial's place, not the other way round: denials come last.
+    # An added allow rule replaces a deny rule but not the other way round, so deny rules come last.
     add = [rule for key in differing for rule in sorted(after.get(key, ()), key=lambda one: one.effect is Effect.DENY)]
     return ChangeEgress(ref, tuple(add), remove) if differing else None
 

@@ -1,4 +1,7 @@
-"""All backends as one fleet: opened when first used, queried in parallel. A failing one does not affect the others."""
+"""All backends as one fleet. They are opened when first used, and queried in parallel.
+
+A failing backend does not affect the others.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
 
 ANSWER_S = 8.0
-"""How long a backend may take to answer a read before it counts as unreachable, unless the config says."""
+"""How long a backend may take to answer a read before it counts as unreachable, unless it is configured."""
 
 _AWAKE_S = 0.2
 """How long to wait for a backend that did not answer last time before the others are shown without it."""
@@ -42,7 +45,7 @@ class Fleet:
         self.names = names or KnownNames()
         self.remember: Remember | None = None
         self.holds: Holds | None = None
-        """What is in quarantine, which lists show."""
+        """The sandboxes in quarantine, which lists show."""
         self._timeouts = dict(timeouts or {})
         self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
         self._opened: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -66,7 +69,7 @@ class Fleet:
         return backend
 
     def need_open(self) -> None:
-        """Raise UsageError if this is closed, because nobody would close a backend that is opened again."""
+        """Raise UsageError if the fleet is closed, as nobody would close a backend that is opened now."""
         if self._closed:
             raise UsageError("the console is closed", hint="use it inside the block of open_console")
 
@@ -88,7 +91,7 @@ class Fleet:
         self._opened.clear()
 
     async def listing(self, backend: str = "") -> tuple[list[Sandbox], list[BackendHealth]]:
-        """All sandboxes of the backends that answer, and each backend's health; a silent one costs its timeout."""
+        """All sandboxes of the backends that answer, and each backend's health. A silent one takes its full timeout."""
         answers = await asyncio.gather(*(self.ask(*key) for key in self._of(backend)))
         return [sandbox for found, _ in answers for sandbox in found], [health for _, health in answers]
 
@@ -137,7 +140,7 @@ class Fleet:
     async def choose(self, asked: str, default: str) -> Key:
         """Where to make a sandbox: ``asked`` (a name or name/host), else the default, else the first that answers.
 
-        Raises UsageError for an unknown one, and BackendUnreachable: a dead default is never replaced silently.
+        Raises UsageError for an unknown one, and BackendUnreachable, as a dead default is never replaced silently.
         """
         name, _, host = asked.partition("/")
         keys = [key for key in self._backends if name in ("", key[0]) and host in ("", key[1])]
@@ -154,7 +157,9 @@ class Fleet:
         raise BackendUnreachable(f"{first.backend} does not answer: {first.reason}", hint=first.hint)
 
     async def find(self, words: Sequence[str], *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
-        """What each NAME means: a name, ``backend:name``, ``backend/host/id``, an id or its beginning; or why not.
+        """What each NAME means, or why that is unknown.
+
+        A NAME is a name, ``backend:name``, ``backend/host/id``, an id or its beginning.
 
         The errors are NotFound (which names the backends that did not answer), Ambiguous, and BackendUnreachable: if no
         host that answers has the name and a silent one may, or for a ``changing`` verb if both may. ``only_answering``
@@ -215,7 +220,7 @@ class Fleet:
         try:
             async with asyncio.timeout(self.timeout_s((name, host))):
                 backend = await self.use(name, host)
-                if brief:  # a list is answer enough: what else a backend's health looks at costs a command 100 ms
+                if brief:  # a list is enough: a full health check would cost a command 100 ms
                     rows = await (backend.brief() if isinstance(backend, ListsQuickly) else backend.list())
                     return rows, BackendHealth(name, host, HealthState.OK)
                 return await backend.list(), await backend.health()
@@ -223,7 +228,7 @@ class Fleet:
             return [], self._silent((name, host))
         except Exception as error:  # noqa: BLE001 - one backend's bug must not hide the others
             health = await self._health(name, host)
-            if health.ok:  # it answered the ping and failed the list: the failure is what matters
+            if health.ok:  # it answered the ping but the list failed, which is what matters
                 health = structs.replace(_failed(name, host, error), silent=True)
             return [], health
 

@@ -1,4 +1,4 @@
-"""Which folders of this machine belong to guests, and which are the console's own and must never be given."""
+"""Knows which folders of this machine belong to guests, and which are the console's and must never be shared."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class FolderGuard:
             return None
 
     async def refresh(self, backend: str, host: str) -> None:
-        """Query one backend again after something was made or removed; if it does not answer, the old answer stays."""
+        """Query one backend again after something was made or removed. If it does not answer, the old answer stays."""
         found = await self._ask(backend, host)
         if found is not None:
             fresh = {f"{backend}/{host}": found}
@@ -96,7 +96,7 @@ class FolderGuard:
         return workspace_problem(folder, self._own) or planted(folder, known)
 
     async def _image_problem(self, folder: str) -> str:
-        """Why an image cannot be used: the links in one that a guest can change could lead a new sandbox anywhere."""
+        """Why an image cannot be used: if a guest can change it, its links could lead a new sandbox anywhere."""
         ground = await self.ground()
         if root := await asyncio.to_thread(_lies_in, folder, [root.path for root in ground.roots.values()]):
             return f"{folder} lies in {root}, which a sandbox can write: copy it to a place of its own"
@@ -106,14 +106,14 @@ class FolderGuard:
 def planted(folder: str, known: SharedFolders) -> str:
     """Why a guest could redirect a workspace before it is mounted; empty if none could.
 
-    It may be the very folder that others have, but not a folder inside theirs, which could be a link by then.
+    It may be the same folder that others have, but not a folder inside it, which could be a link by then.
     """
     try:
         with find(folder, known.ground()) as found:
             root = found.folder.root
     except Conflict as error:
         return f"{error.message}: {error.hint}"
-    except OSError:  # what is not there is for the backend to say
+    except OSError:  # the backend reports missing folders
         return ""
     why = "by then another sandbox could have put a link there; name the folder that it has, or one of your own"
     return f"{folder} lies in {root.path}, which a sandbox can write: {why}" if root else ""
@@ -160,15 +160,15 @@ def _homes() -> set[str]:
 
 
 def _temporary() -> set[str]:
-    """Folders for temporary files. A guest of an ordinary user's console has that uid, and can open sockets there."""
+    """Folders for temporary files. An ordinary user's guest has that user's uid, and could open sockets there."""
     return {tempfile.gettempdir(), "/tmp"}  # noqa: S108 - tmux and ssh-agent use it whatever TMPDIR is
 
 
 def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
     """Raise ConfigError if a guest can change one of the console's own places, or the path that leads to it.
 
-    A guest that has the home folder itself, as other tools' containers often do, is no reason: it can already change
-    what the user's shells run, so a refusal would only take the console away.
+    A guest that has the home folder itself, as other tools' containers often do, is no reason to refuse: it can already
+    change what the user's shells run, so a refusal would only take the console away.
     """
     homes = _homes()
     known = known.without(lambda folder: any(Path(home).is_relative_to(folder) for home in homes))
@@ -186,7 +186,7 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
 
 
 def _led_by(place: Path, ground: GuestFolders) -> str:
-    """The first of the guests' folders that the path to a place leads through by its links; empty if none."""
+    """The first of the guests' folders that the path to a place leads through; empty if there is none."""
     try:
         with find(place, ground) as found:
             return found.folder.root.path if found.folder.root else ""
@@ -213,6 +213,6 @@ def _lies_in(place: str, folders: Iterable[str]) -> str:
 
 
 def without_guests_programs(path: str, folders: Iterable[str]) -> str:
-    """PATH without folders that guests can write to: a program found there could be theirs."""
+    """PATH without folders that guests can write to, as programs in them could be a guest's."""
     shared = list(folders)
     return os.pathsep.join(one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), shared))

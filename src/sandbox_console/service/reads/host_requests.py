@@ -1,4 +1,4 @@
-"""Requests to allow a host: rows of the audit log that nobody has answered yet.
+"""Finds requests to allow a host: rows of the audit log that nobody has answered yet.
 
 An assistant's ``ask_host`` leaves a refused row of the verb ``egress``. A later change of that sandbox's rules that
 names the pattern, either way, is its answer.
@@ -26,7 +26,7 @@ from sandbox_console.service.reads.hub import Hub
 RULE = "mcp.ask"
 """The rule named by a row of the audit log that is such a request."""
 LOOK_S = 2.0
-"""How often the log's newest row is checked, which takes 1 ms, because another process may make a request."""
+"""How often the log's newest row is checked (1 ms each), as another process may make a request."""
 _ROWS_MOST = 500
 
 

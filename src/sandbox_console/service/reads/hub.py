@@ -1,4 +1,7 @@
-"""Passes events to viewers in bounded queues: states of a sandbox coalesce, output drops its oldest part."""
+"""Passes events to viewers through bounded queues.
+
+States of a sandbox replace each other; output drops its oldest part.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from sandbox_console.model.event import (
     Acted,
     AuditChanged,
     Changed,
+    ConfigChanged,
     Denied,
     Event,
     Gap,
@@ -44,7 +48,7 @@ class Subscription:
             self._acted.append(event)
         else:
             key = _key(event)
-            self._states.pop(key, None)  # the newest state stands last, after what it may depend on
+            self._states.pop(key, None)  # the newest state comes last, after what it may depend on
             self._states[key] = event
         self._ready.set()
 
@@ -78,7 +82,7 @@ class Hub:
         self._denied: dict[SandboxRef, Denied] = {}
         self._listeners: list[Callable[[Event], object]] = []
         self._viewers: set[Subscription] = set()
-        self._audit = AuditChanged("")
+        self._told: dict[type[Event], Event] = {AuditChanged: AuditChanged("")}
 
     def publish(self, event: Event) -> None:
         """Store an event and pass it to every viewer."""
@@ -95,7 +99,8 @@ class Hub:
     def subscribe(self) -> Subscription:
         """A new viewer, which first gets the state so far."""
         viewer = Subscription(self._viewers.discard)
-        viewer.put(self._audit)
+        for told in self._told.values():
+            viewer.put(told)
         for health in self.health.values():
             viewer.put(HealthChanged(health))
         for sandbox in self.sandboxes.values():
@@ -123,8 +128,8 @@ class Hub:
                 self._denied[ref] = event
             case HealthChanged(health):
                 self.health[health.backend, health.host] = health
-            case AuditChanged():
-                self._audit = event
+            case AuditChanged() | ConfigChanged():
+                self._told[type(event)] = event
             case Sampled() | Acted() | Gap():
                 pass
             case _:

@@ -30,7 +30,7 @@ class Inspection:
         self._vault = vault
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
-        """One path in a sandbox. Raises NotFound."""
+        """The status of a path in a sandbox. Raises NotFound."""
         return await (await self._able(ref, Files, Capability.COPY)).stat(ref, path)
 
     async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
@@ -38,19 +38,19 @@ class Inspection:
         return await (await self._able(ref, Files, Capability.COPY)).list_dir(ref, path)
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
-        """What runs in a sandbox now, known secrets masked in its commands."""
+        """The processes that are running in a sandbox, with known secrets masked in their commands."""
         mask = await self.mask(ref)
         found = await (await self._able(ref, Processes, Capability.PROCESSES)).processes(ref)
         return [structs.replace(one, command=mask(one.command)) for one in found]
 
     async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
-        """How a sandbox's root differs from its image, known secrets masked in its paths."""
+        """How a sandbox's root differs from its image, with known secrets masked in the paths."""
         mask = await self.mask(ref)
         found = await (await self._able(ref, Changes, Capability.DIFF)).changes(ref)
         return [structs.replace(one, path=mask(one.path)) for one in found]
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
-        """The provider's own description, known secrets masked."""
+        """The provider's own description, with known secrets masked."""
         mask = await self.mask(ref)
         found: Mapping[str, Any] = masked(await (await self._able(ref, Raw, Capability.RAW)).raw(ref), mask)
         return found
@@ -76,7 +76,7 @@ class Inspection:
         return await (await self._on(backend, host, Images, Capability.IMAGES)).prunable_images(unused)
 
     async def snapshots(self, backend: str, host: str) -> Sequence[Snapshot]:
-        """The snapshots that a backend keeps."""
+        """The snapshots that a backend has."""
         return await (await self._on(backend, host, Snapshots, Capability.SNAPSHOT)).snapshots()
 
     async def snapshot(self, backend: str, host: str, name: str) -> Snapshot | None:
@@ -91,7 +91,7 @@ class Inspection:
         return (await self.redactor(ref)).text
 
     async def redactor(self, ref: SandboxRef) -> Redactor:
-        """What masks known secrets, including those of the sandbox, for output that comes in parts."""
+        """A redactor for known secrets, including those of the sandbox, for output that arrives in parts."""
         with suppress(NotFound):  # the read itself reports that
             sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())

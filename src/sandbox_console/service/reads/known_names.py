@@ -1,7 +1,7 @@
-"""The names on each host as it last listed them, kept on disk.
+"""Stores the names on each host as it last listed them.
 
-A host that does not answer may have a name: if it had it when it last answered, or if it was created there since.
-There is one file for each host, in the state folder. If it cannot be used, nothing is known, and no verb fails.
+A host that does not answer may have a name if it had it when it last answered, or if it was created there since. There
+is one file for each host in the state folder. If it cannot be used, nothing is known, but no verb fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sandbox_console.model.sandbox import Sandbox
 Key = tuple[str, str]
 
 ID_PREFIX = 6
-"""The fewest first characters by which an id may be given."""
+"""The fewest characters by which an id may be abbreviated."""
 
 _FILE_NAME_MOST = 200
 
@@ -43,7 +43,7 @@ class Known(Struct, frozen=True):
     """What is known about one host.
 
     ``answered_at`` is when it last returned its list, 0 for never. ``silent`` means that it did not answer last time.
-    ``told`` means that somebody was informed that it does not exist.
+    ``told`` means that it has been reported that the host does not exist.
     """
 
     answered_at: float = 0.0
@@ -114,7 +114,7 @@ class KnownNames:
         self._change(key, lambda known: known if known.silent else msgspec.structs.replace(known, silent=True))
 
     def tell_once(self, key: Key) -> bool:
-        """Whether nobody was informed yet that a host does not exist; counts as informed from now on."""
+        """Whether it has yet to be reported that a host does not exist. From now on it counts as reported."""
         first = not self.of(key).told
         if first:
             self._change(key, lambda known: msgspec.structs.replace(known, told=True))
@@ -129,7 +129,7 @@ class KnownNames:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """A lock, because other consoles of this user change these files too."""
+        """Hold a lock, as other consoles of this user change these files too."""
         if self._folder is None:
             yield
             return

@@ -58,7 +58,7 @@ class NotLooked(Struct, frozen=True):
 
 
 AskGround = Callable[[], Awaitable[GuestFolders]]
-"""Reports what guests can change."""
+"""A function that returns what guests can change."""
 
 Look = Callable[[Exec, ExecIO], Awaitable[object]]
 """Carries out an exec through the gate with its output unmasked, because the scan must see what it searches for."""
@@ -96,7 +96,7 @@ class LeakScan:
                 yield self._masked(found)
 
     def _masked(self, found: Leak | NotLooked) -> Leak | NotLooked:
-        """The name of a file or a variable, masked, because it may contain a value itself."""
+        """A result with the name of its file or variable masked, because the name may contain a value itself."""
         mask = self._vault.redactor.text
         if isinstance(found, NotLooked):
             return NotLooked(mask(found.place), mask(found.reason))
@@ -170,7 +170,7 @@ def fingerprint_key(state: Path) -> bytes:
 
 
 def _in_environments(scanner: Scanner, data: bytes, name: str, own: set[str]) -> list[Leak]:
-    """Hits by process and variable, except a secret in the variable by which it was passed."""
+    """Hits by process and variable, except for a secret in the variable in which it was passed."""
     found: list[Leak] = []
     for process in data.split(_BEGIN)[1:]:
         pid, *entries = process.split(b"\0")
@@ -211,7 +211,7 @@ def _in_file(scanner: Scanner, path: str, file: BinaryIO) -> list[Hit]:
 
 
 def _played(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The joined output of a recording, because typed text comes one character per event."""
+    """The joined output of a recording, because typed text is one character per event."""
     for line in lines:
         try:
             event = json.loads(line)

@@ -21,7 +21,7 @@ class LiveLogs:
         self._fleet, self._vault, self._retained = fleet, vault, retained
 
     async def read(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of a sandbox's output: the bytes as they were written, but with known secrets masked."""
+        """Batches of a sandbox's output: the bytes as they were written, with known secrets masked."""
         backend = await self._fleet.use(ref.backend, ref.host)
         name = ref.id
         with contextlib.suppress(NotFound):
@@ -63,6 +63,6 @@ class _Masks:
         if not isinstance(item, LogRecord) or not self._redactor.active:
             return item
         mask = self._streams.setdefault(item.stream, StreamRedactor(self._redactor))
-        # A whole line ends what may have been the beginning of a value: nothing is held back past it.
+        # The end of a line ends what may have been the beginning of a value, so nothing is held back beyond it.
         data = mask.feed(item.data) + (mask.flush() if item.data.endswith(b"\n") else b"")
         return LogRecord(item.at_ns, item.stream, data)

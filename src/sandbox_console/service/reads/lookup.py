@@ -14,7 +14,7 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, S
 from sandbox_console.service.reads.known_names import ID_PREFIX, Key, KnownNames
 
 GRACE_S = 0.3
-"""How long to wait, once a name is found, for hosts that are not known to have it: longer than a list takes."""
+"""How long to wait, once a name is found, for hosts that are not known to have it. It is longer than a list takes."""
 
 _AT_ONCE = 32
 
@@ -46,7 +46,7 @@ class Hosts(Protocol):
 
 
 class Lookup:
-    """One command's names. A host that does not answer counts as empty unless it may have the name.
+    """Looks up one command's names. A host that does not answer counts as empty unless it may have the name.
 
     It may have the name if it had it when it last answered, if the name was requested there since, or if it never
     returned a list and now hangs. ``recall`` is used for a host that is away and whose list is not stored.

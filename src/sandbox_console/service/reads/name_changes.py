@@ -1,4 +1,4 @@
-"""Names and the audit log: which name an action takes or frees, and which names only the log has."""
+"""Notes which names an action takes or frees, and finds names that only the audit log has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOKED_AT = 200
 
 
 def note_before(names: KnownNames, action: Action) -> None:
-    """Note a name that an action is about to give: if the host then stops answering, it may have it."""
+    """Note a name that an action is about to use: if the host then stops answering, it may have the name."""
     match action:
         case Create(spec=spec):
             names.asked(place_of(action), spec.name)
@@ -34,7 +34,7 @@ def note_after(names: KnownNames, action: Action) -> None:
 
 
 def recorded(trail: Trail) -> Callable[[Key, str], Awaitable[bool]]:
-    """A function that says whether the log has a sandbox of this name on a host that has not been removed since."""
+    """A function that says whether the log has a sandbox of a name on a host that was not removed since."""
 
     async def told(key: Key, name: str) -> bool:
         try:

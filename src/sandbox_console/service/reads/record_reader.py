@@ -1,4 +1,4 @@
-"""Reads the records of one backend's gateways in one task, with a watch on files or one sandbox after another."""
+"""Reads the records of one backend's gateways in one task, by watching files or one sandbox after another."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.sandbox import SandboxRef
 
 FIRST_PER_S, AGAIN_PER_S, MANY_PER_S = 400.0, 100.0, 40.0
-"""Reads per second: of sandboxes that were never read, of others, and of a backend that has MANY of them or more.
+"""Reads per second: of sandboxes that were never read, of others, and of a backend that has at least MANY.
 
 Each is 0.35 ms of CPU without a file: 400 a second made a key in a list of 10,000 take 110 ms instead of 28.
 """
 MANY = 1000
 TURN = 4
-"""How many reads are made between two pauses: waking for each one costs half as much as the read."""
+"""How many reads are made between two pauses, as waking up costs half as much as a read."""
 ROUND_S = 1.0
 """How often a sandbox without files is queried, at most."""
 QUIET_SHOWN_S, QUIET_S = 2.0, 30.0
 """A sandbox without news is queried half as often each time, down to this: one in view, and any other."""
 BATCH_S = 0.25
-"""A guest may try thousands of hosts: what arrives in this time is read together."""
+"""A guest may try thousands of hosts, so records that arrive within this time are read together."""
 READ_MOST = 64 << 10
 """Bytes of one sandbox's records at a time: 8 ms of Python."""
 AGAIN_S, SELDOM_S = 3.0, 60.0
@@ -56,7 +56,7 @@ class _Source:
         self.follower: Follower | None = None
         self.last: float | None = None
         self.read = False
-        self.idle = False  # there was nothing to read: there may be when it changes
+        self.idle = False  # there was nothing to read, until its state changes
         self.quiet = 0  # how often in a row it had nothing new
         self.failures = 0
         self.timer: asyncio.TimerHandle | None = None
@@ -106,7 +106,7 @@ class RecordReader:
             self._folders.drop(ref.id)
 
     def show(self, refs: Iterable[SandboxRef]) -> None:
-        """Read these sooner: every other turn is theirs."""
+        """Read these sooner: they get every other turn."""
         before, self._shown = self._shown, frozenset(refs)
         for ref in self._first.keys() - self._shown:
             self._due[ref] = self._first.pop(ref)
@@ -149,7 +149,7 @@ class RecordReader:
                     source = self._next()
                     pause += 1 / self._rate(source)
                     await self._read(source)
-                await _rest(max(pause, time.monotonic() - began))  # half of the time is others'
+                await _rest(max(pause, time.monotonic() - began))  # leave half of the time to others
         finally:
             if self._folders is not None:
                 self._folders.close()
@@ -207,7 +207,7 @@ class RecordReader:
             source.failures += 1
 
     def _way(self, backend: Backend) -> _Files | Egress:
-        """How its records are read. Cached, because the check for a protocol takes 0.1 ms. Raises Unsupported."""
+        """How its records are read. It is cached, as the check for a protocol takes 0.1 ms. Raises Unsupported."""
         if self._kind is None or self._kind[0] is not backend:
             way: _Files | Egress
             if isinstance(backend, EgressFiles):
@@ -223,7 +223,7 @@ class RecordReader:
             source.idle = True
             return ()
         self._folders = self._folders or notify.Folders(notify.RECORDS, poll_s=1.0)
-        self._folders.add(source.ref.id, folder)  # each time: one that was recreated has no watch
+        self._folders.add(source.ref.id, folder)  # each time, as a recreated folder has no watch
         if not folder.is_dir():
             source.idle = True
             self._later(source, _MISSING_S)

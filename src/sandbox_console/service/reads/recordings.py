@@ -1,4 +1,4 @@
-"""Recorded shells: started if the configuration says so, masked, hashed into the audit log, and played."""
+"""Makes and reads recordings of shells: masked, with their hash in the audit log."""
 
 from __future__ import annotations
 
@@ -10,11 +10,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.recording import Check, Found, Recording
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.recording.cast import Event, Recorded, Writer, digest_of, lines, read_events, read_header
+from sandbox_console.recording.cast import (
+    Event,
+    Recorded,
+    Writer,
+    digest_of,
+    finish_lost,
+    lines,
+    read_events,
+    read_header,
+)
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import RecordingOptions
 from sandbox_console.service.gate.trail import Trail
@@ -60,8 +71,16 @@ class Recordings:
         return writer
 
     async def end(self, writer: Writer) -> Recorded:
-        """Finish a recording and mask the whole file, because typed secrets come one character at a time."""
+        """Finish a recording and mask the whole file, because typed secrets arrive one character at a time."""
         return await writer.end(self._redactor.across)
+
+    async def end_lost(self, id_: str) -> dict[str, Any]:
+        """Finish the recording of a console that was killed, for the note about its shell's end."""
+        try:
+            path = self.path(id_)
+            return dict(msgspec.to_builtins(await asyncio.to_thread(finish_lost, path, self._redactor.across)))
+        except (OSError, ValueError, ConsoleError) as error:
+            return {"id": id_, "problem": str(error)}
 
     async def list(self) -> list[Recording]:
         """All recordings, newest first."""
@@ -126,7 +145,7 @@ class Recordings:
 
 
 def not_recorded(why: str) -> ConsoleError:
-    """The error of a shell that must be recorded but cannot be."""
+    """The error for a shell that must be recorded but cannot be."""
     return ConsoleError(
         f"the shell cannot be recorded: {why}", hint='free some space, or set recording.mode = "best-effort"'
     )

@@ -1,7 +1,8 @@
-"""Logs kept after their sandboxes are gone: secrets masked, in files of bounded size.
+"""Keeps logs after their sandboxes are gone, with secrets masked, in files of bounded size.
 
-Each sandbox has two files; the older is removed when the newer has half of a sandbox's share. A file has one JSON
-line that says whose it is, then frames of time (ns), stream, length and bytes; a length that is cut short ends it.
+Each sandbox has two files. The older one is removed when the newer one has reached half of a sandbox's share. A file
+begins with one JSON line that says whose it is. Then come frames of time (ns), stream, length and bytes; an incomplete
+frame ends the file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sandbox_console.model.sandbox import SandboxRef
 _FRAME = struct.Struct(">qBI")
 _KINDS: tuple[Stream | None, ...] = (Stream.STDOUT, Stream.STDERR, Stream.TTY, None)
 PIECE = 256 * 1024
-"""A line is written when it is whole; a line that is longer than this is written in pieces."""
+"""A line is written when it is complete. A longer line than this is written in pieces."""
 
 
 class RetainedLog(Struct, frozen=True):
@@ -53,7 +54,7 @@ class Retained:
         return Keeper(self, ref, name)
 
     async def add(self, keeper: Keeper, items: Sequence[LogItem]) -> None:
-        """Add what is new. A failing disk is reported in ``problem``; reading goes on."""
+        """Add new items. A failing disk is reported in ``problem``, and reading goes on."""
         if not items:
             return
         async with self._lock:  # two views of one sandbox must not write it twice
@@ -151,7 +152,7 @@ class Retained:
 
 
 class Keeper:
-    """Adds one reading of a log, in whole lines: if it stops in the middle of a line, it reads the line again later."""
+    """Adds one reading of a log, in complete lines. A line without its end is read again later."""
 
     def __init__(self, kept: Retained, ref: SandboxRef, name: str) -> None:
         self.ref = ref

@@ -21,7 +21,8 @@ from sandbox_console.service.reads.leaks import AskGround, Leak, LeakScan, Look,
 class SecretInfo(Struct, frozen=True):
     """One secret of the config. ``used_by`` are the names of sandboxes whose spec requests it.
 
-    ``problem`` is why it cannot be read, with ``hint``; ``note`` is what should be improved. Both need a check first.
+    ``problem`` is why it cannot be read, with a ``hint``; ``note`` is what should be improved. Both are set only by a
+    check.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Secrets:
             SecretInfo(name, one.shown, one.kind, one.inject, one.hosts, tuple(sorted(users.get(name, ()))))
             for name, one in sorted(self._vault.table.items())
         ]
-        # What cannot work here at all has no sandboxes either.
+        # A backend that cannot work here at all has no sandboxes either.
         silent = [one for one in healths if one.state is HealthState.UNREACHABLE] if found else []
         return found, [f"{one.backend} ({one.reason})" for one in silent]
 
@@ -72,6 +73,14 @@ class Secrets:
         except SecretError as error:
             return replace(one, problem=error.message, hint=error.hint)
         return replace(one, note=note)
+
+    async def learn(self) -> None:
+        """Read the values that need no program, so that `masked` hides them. Unreadable ones are skipped."""
+        await self._vault.learn(self._vault.names, acting=False)
+
+    def masked(self, text: str) -> str:
+        """Return a text with the values that this process has read replaced."""
+        return self._vault.redactor.text(text)
 
     def leaks(self, paths: Sequence[Path] = ()) -> AsyncIterator[Leak | NotLooked]:
         """Search for secrets where none should be. Searching a running sandbox is an exec, and is recorded."""

@@ -1,4 +1,4 @@
-"""The folders that guests were given, kept on disk for when a backend does not answer or a folder was moved."""
+"""Stores the folders that guests were given, in case a backend does not answer or a folder was moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples running sandboxes that are not on screen now and then, so that sorting by CPU or memory includes them."""
+"""Samples running sandboxes off screen from time to time, so that sorting by CPU or memory includes them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Sweep:
             self._task = asyncio.create_task(self._round())
 
     def hurry(self, soon: bool) -> None:
-        """Sample without long pauses from now on, or with them again."""
+        """Sample without long pauses from now on or, if not ``soon``, with them again."""
         if soon == self._soon.is_set():
             return
         if not soon:

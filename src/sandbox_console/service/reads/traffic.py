@@ -1,4 +1,4 @@
-"""What sandboxes reached and what they were refused, counted by host, with first and last time. Pure and bounded."""
+"""Counts by host what sandboxes reached and what they were refused, with first and last time. Pure and bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sandbox_console.model.hosts import HostPattern, parse_address
 from sandbox_console.model.sandbox import SandboxRef
 
 HOSTS_MOST = 2000
-"""A guest may ask for any number of names: past this, the host not seen for longest is forgotten, and counted."""
+"""A guest may request any number of names. Beyond this, the host not seen for longest is forgotten, and counted."""
 _PORTS_MOST = 16
 _MINUTES_MOST = 180
 
@@ -25,8 +25,8 @@ _MINUTES_MOST = 180
 class HostSeen(Struct):
     """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision.
 
-    ``denied_at`` is when it was last denied, 0 if never. ``outcome`` is the last one; what was ``unresolved`` or
-    ``failed`` was not denied, and no rule would help. ``asker`` is who last requested to have it allowed.
+    ``denied_at`` is when it was last denied, 0 if never. ``outcome`` is the last one. ``unresolved`` and ``failed`` are
+    not denials, and no rule would help. ``asker`` is who last requested to have it allowed.
     """
 
     host: str
@@ -49,7 +49,7 @@ class HostSeen(Struct):
 
     @property
     def trouble(self) -> int:
-        """How often it did not get through: denied, not resolved or failed. A request to allow it counts as one."""
+        """How often a connection was denied, not resolved or failed. A request to allow the host counts as one."""
         return self.denied + self.unresolved + self.failed + bool(self.asker)
 
 
@@ -69,7 +69,7 @@ class Feed:
         """Count a record. The end of an allowed connection adds its bytes and does not count as another."""
         self.version += 1
         seen = self._hosts.pop(record.host, None) or HostSeen(record.host, first=record.at)
-        self._hosts[record.host] = seen  # the dictionary's order is that of the last word
+        self._hosts[record.host] = seen  # the dictionary is ordered by the last record
         seen.first, seen.last = min(seen.first, record.at), max(seen.last, record.at)
         seen.refs[ref] = name
         seen.sent_bytes += record.sent_bytes
@@ -134,7 +134,7 @@ class Feed:
         return len(self._hosts)
 
     def hosts(self, *, denied_only: bool = False) -> Sequence[HostSeen]:
-        """Hosts, the most recently requested first; ``denied_only``: those in ``trouble`` of any kind."""
+        """The hosts, most recently requested first; with ``denied_only``, those with any kind of ``trouble``."""
         return [seen for seen in reversed(self._hosts.values()) if seen.trouble or not denied_only]
 
 
@@ -175,7 +175,7 @@ class Replayed(Struct, frozen=True):
 
     @property
     def change(self) -> str:
-        """What would newly happen: denied, allowed, or empty if nothing changes."""
+        """What would change: "denied", "allowed", or empty if nothing changes."""
         return "" if self.present is self.would else ("allowed" if self.would else "denied")
 
 
@@ -259,7 +259,7 @@ def _replayed(record: EgressRecord, count: int, draft: _Book, rules: _Book | Non
 
 
 _PASSED = ("unreachable", "unresolvable", "timeout", "too_many", "revoked")
-"""Outcomes where the rules let it through and something else ended it."""
+"""Outcomes in which the rules let the connection through and something else ended it."""
 _NOT_OUTSIDE = ("not_global", "own_host")
 _RULED = ("not_allowed", "denied", "no_policy", "not_global", "own_host")
 """Refusals that other rules could turn into an allow."""
@@ -271,7 +271,7 @@ def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
         return EgressVerdict(False, record.reason), ""
     said = verdict(rules.about(record.host), record.host, record.port)
     address = parse_address(record.address) if said.allowed else None
-    if address is None:  # it never came to one
+    if address is None:  # no address was reached
         return (said if record.reason not in _NOT_OUTSIDE else EgressVerdict(False, record.reason)), ""
     at = address_verdict(rules.networks, address, record.port, own=_is_own(record, address))
     return (said, at.rule) if at.allowed else (at, "")

@@ -1,4 +1,4 @@
-"""The tasks that pass events from the backends to the hub while somebody watches."""
+"""Runs the tasks that pass events from the backends to the hub while somebody watches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sandbox_console.service.reads.stats_sweep import Sweep
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 _LISTED_S = 5.0
-"""How long before its report a list may have begun: what was requested meanwhile is not in it."""
+"""How long before its report a list may have begun. What was requested meanwhile is not in it."""
 
 _LASTED_S = 10.0
-"""A stream that lasted this long was good: after it, the first retry is quick again."""
+"""After a stream that lasted this long, the first retry is quick again."""
 
 Publish = Callable[[Event], None]
 
@@ -70,7 +70,7 @@ class Watcher:
             failures += 1
 
     def _marked(self, event: Event) -> Event:
-        """The event with what is in quarantine marked."""
+        """The event, with sandboxes in quarantine marked."""
         if isinstance(event, Changed):
             return Changed(self._fleet.marked(event.sandbox))
         if isinstance(event, Listed) and self._fleet.holds is not None and self._fleet.holds.all():
@@ -79,7 +79,7 @@ class Watcher:
 
 
 class StatsPump:
-    """Streams of stats for the sandboxes on screen, and a slow sweep of ``others``: a stream costs an engine most."""
+    """Streams stats of the sandboxes on screen, and sweeps ``others`` slowly, as streams are expensive."""
 
     def __init__(
         self, fleet: Fleet, publish: Publish, interval_s: float, others: Callable[[], Iterable[Sandbox]] = tuple
@@ -89,6 +89,13 @@ class StatsPump:
         self._interval_s = interval_s
         self._tasks: dict[SandboxRef, asyncio.Task[None]] = {}
         self._sweep = Sweep(fleet, publish, others, self._tasks.__contains__)
+        self._all_soon = False
+
+    def sample_all(self) -> None:
+        """Sample every running sandbox soon, all the time, whether it is shown or not."""
+        self._all_soon = True
+        self._sweep.start()
+        self._sweep.hurry(True)
 
     def show(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Sample only these from now on; ended streams are started again when shown again.
@@ -96,7 +103,7 @@ class StatsPump:
         With ``rest_soon`` the others are sampled soon, too.
         """
         self._sweep.start()
-        self._sweep.hurry(rest_soon)
+        self._sweep.hurry(rest_soon or self._all_soon)
         wanted = set(refs)
         for ref in self._tasks.keys() - wanted:
             self._tasks.pop(ref).cancel()
@@ -116,7 +123,7 @@ class StatsPump:
             async for stats in backend.stats(ref, self._interval_s):
                 self._publish(Sampled(ref, stats))
         except ConsoleError:
-            return  # it stopped or its backend went away: the list shows that
+            return  # it stopped or its backend went away, which the list shows
         except Exception:  # noqa: BLE001 - a backend's bug costs this row its figures until it is shown again, no more
             return
 

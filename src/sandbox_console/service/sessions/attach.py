@@ -17,14 +17,14 @@ from sandbox_console.service.gate.gate import Consent, Performs
 from sandbox_console.service.gate.operation import ExecIO, Hold
 
 _QUEUED = 64
-"""How many chunks are kept for a slow reader. Then the backend's own limit applies, which reports what it drops."""
+"""How many chunks are kept for a slow reader. Beyond that the backend's limit applies, which reports losses."""
 _BACKSPACE, _NEWLINE, _RETURN, _PRINTABLE, _RUB_OUT = 8, 10, 13, 32, 127
 _TOP, _FOLLOWS = 0b1100_0000, 0b1000_0000
-"""The top bits of a byte, and what they are in those of UTF-8 that follow the first of a character."""
+"""A mask for the top bits of a byte, and their value in UTF-8's continuation bytes."""
 
 
 class AttachedSession:
-    """What a terminal on screen needs of an attached process. Made by :func:`attach`; the caller closes it.
+    """An attached process for a terminal on screen. It is made by :func:`attach`; the caller closes it.
 
     The line ends of a process without a terminal are converted for one.
     """
@@ -69,7 +69,7 @@ class AttachedSession:
         return b"" if self._out.empty() else self._out.get_nowait()
 
     async def write(self, data: bytes) -> None:
-        """Type bytes."""
+        """Send bytes as typed input."""
         if not self.attachment.takes_input:
             return
         if self.attachment.tty:
@@ -79,7 +79,7 @@ class AttachedSession:
             await self._edit(byte)
 
     async def _edit(self, byte: int) -> None:
-        """Treat a key as a terminal does, for a process that reads a pipe: echo, erase, and pass on whole lines."""
+        """Handle a key like a terminal, for a process that reads a pipe: echo, erase, and pass on whole lines."""
         if byte in (_RETURN, _NEWLINE):
             self._typed.put_nowait(bytes(self._line) + b"\n")
             self._line.clear()
@@ -94,7 +94,7 @@ class AttachedSession:
             await self._out.put(bytes([byte]))
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Set the size of the process's terminal; the first time, set another size before, so that it draws again."""
+        """Set the size of the process's terminal. The first time, another size is set before, so that it redraws."""
         if not self._sized:
             self._sized = True
             await self.attachment.resize(cols, rows + 1)
@@ -106,12 +106,12 @@ class AttachedSession:
         return Exit(code=result.exit_code, reason=str(result.details.get("end", "")))
 
     async def close(self) -> None:
-        """Let go of the process, which lives on. Safe to call twice."""
+        """Detach from the process, which goes on. Safe to call twice."""
         if self._held.done():
             await self.attachment.let_go()
         else:
             self._operation.cancel()
-        while not self._ending.done():  # nobody reads any more: further output would wait for ever
+        while not self._ending.done():  # nobody reads any more, so further output would wait for ever
             await self.read()
         with suppress(ConsoleError, asyncio.CancelledError):
             self._ending.result()

@@ -14,24 +14,24 @@ from sandbox_console.service.gate.operation import ExecIO, Hold, Operation
 
 
 class HeldForward:
-    """A forward as a face holds it. Made by :func:`forward`; the caller ends it with :meth:`let_go`."""
+    """An open forward. It is made by :func:`forward`; the caller ends it with :meth:`let_go`."""
 
     def __init__(self, operation: Operation, forwarding: Forwarding) -> None:
         self.operation, self.forwarding = operation, forwarding
 
     async def ended(self) -> str:
-        """Wait for the end. Returns why the sandbox ended it, or "" if it was let go. Raises the action's error."""
+        """Wait for the end. Returns why the sandbox ended it; empty if the caller did. Raises the action's error."""
         return str((await self.operation.result()).details.get("end", ""))
 
     async def let_go(self) -> None:
-        """End it and wait until its outcome is on record."""
+        """End it, and wait until its outcome is recorded."""
         await self.forwarding.let_go()
         with contextlib.suppress(ConsoleError):
             await self.operation.result()
 
 
 async def forward(console: Performs, request: Forward, *, consent: Consent) -> HeldForward:
-    """Forward a port through the gate; returns once it listens. Raises what the action raises."""
+    """Forward a port through the gate; returns once the forward listens. Raises what the action raises."""
     listens: asyncio.Future[Forwarding] = asyncio.get_running_loop().create_future()
 
     def told(hold: Hold) -> None:
@@ -49,4 +49,4 @@ async def forward(console: Performs, request: Forward, *, consent: Consent) -> H
         operation.cancel()
         raise
     finally:
-        ending.cancel()  # only the wait for it: the operation goes on
+        ending.cancel()  # cancels only the wait: the operation goes on

@@ -15,7 +15,7 @@ from sandbox_console.service.sessions.shell import ShellSession
 LOOK_S = 1.0
 """How often to check whether another console has put a sandbox into quarantine, while something is open."""
 _CLOSE_S = 2.0
-"""How long a quarantine waits for a shell to close; the freeze that follows stops what is left of it."""
+"""How long a quarantine waits for a shell to close. The freeze that follows stops what is left of it."""
 
 
 class OpenSessions:
@@ -34,7 +34,7 @@ class OpenSessions:
         self._look()
 
     def note(self, operation: Operation) -> None:
-        """Note an action that was started; a forward or an attach goes on until somebody ends it."""
+        """Note an action that was started, as a forward or an attach goes on until somebody ends it."""
         if isinstance(operation.action, Forward | Attach):
             self._operations.add(operation)
             self._look()

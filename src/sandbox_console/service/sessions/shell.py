@@ -1,4 +1,4 @@
-"""A shell in a sandbox: opened through the gate, and ended when it or the console is closed."""
+"""A shell in a sandbox, which is opened through the gate and ended when it or the console is closed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sandbox_console.service.reads.recordings import Recordings, not_recorded
 OnEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 _END_S = 15.0
-"""How long a backend may take to end a shell; after that the note says that it did not."""
+"""How long a backend may take to end a shell. After that, the note says that this failed."""
 
 _HELD_S = 0.02
-"""How long bytes that may begin a secret wait for more; a prompt must not wait for the next key."""
+"""How long bytes that may begin a secret wait for more. A prompt must not wait for the next key."""
 
 
 class ShellSession:
@@ -58,14 +58,14 @@ class ShellSession:
         return self._closing is not None and self._closing.done()
 
     async def read(self) -> bytes:
-        """The next bytes, known secrets masked; empty at the end."""
+        """The next bytes, with known secrets masked; empty at the end."""
         while True:
             if self._reading is None:
                 self._reading = asyncio.create_task(self._terminal.read())
             done, _ = await asyncio.wait({self._reading}, timeout=_HELD_S if self._mask.holding else None)
             if not done:
                 return await self._record(self._mask.flush())
-            if self._reading.cancelled():  # the session was closed: an end, not a cancellation of the reader
+            if self._reading.cancelled():  # the session was closed, which is an end and not a cancellation
                 return b""
             data, self._reading = self._reading.result(), None
             self._bytes["out"] += len(data)
@@ -83,7 +83,7 @@ class ShellSession:
         return shown
 
     async def write(self, data: bytes) -> None:
-        """Type bytes."""
+        """Send bytes as typed input."""
         self._bytes["in"] += len(data)
         await self._terminal.write(data)
 
@@ -94,7 +94,7 @@ class ShellSession:
         await self._terminal.resize(cols, rows)
 
     async def wait(self) -> Exit:
-        """How the shell ended."""
+        """Wait until the shell has ended, and return how."""
         return await self._terminal.wait()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end the app as quitting does: the terminal is restored, and shells are ended and recorded."""
+"""SIGTERM, SIGHUP and SIGINT end the app as quitting does: the terminal is restored, shells are ended and recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 
 from textual.app import App
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+from sandbox_console.crash_guard import guard
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 @contextmanager
@@ -44,4 +46,5 @@ def _end_now(app: App[Any], signum: signal.Signals) -> None:
         if app._driver is not None:  # noqa: SLF001 - Textual has no public access to its driver
             app._driver.stop_application_mode()  # noqa: SLF001
             app._driver.close()  # noqa: SLF001
+            guard.terminal_restored()
     os._exit(128 + signum)

@@ -91,12 +91,17 @@ class ConfirmScreen(ModalScreen[bool]):
                 yield Input(id="typed", compact=True)
             with Horizontal():
                 yield Button(Content(self._leave), id="cancel", compact=True)
+                yield from self.more_answers()
                 agree = Button(Content(self._verb), id="agree", variant=self._variant, compact=True)
                 agree.disabled = self._accepts is not None
                 yield agree
 
     def more(self) -> ComposeResult:
         """Yield widgets to show below the body. For subclasses."""
+        yield from ()
+
+    def more_answers(self) -> ComposeResult:
+        """Yield buttons to show between the two answers. For subclasses."""
         yield from ()
 
     @property
@@ -126,3 +131,17 @@ class ConfirmScreen(ModalScreen[bool]):
         """Confirm, if the required text has been typed."""
         if self._agreed:
             self.dismiss(True)
+
+
+class LeaveScreen(ConfirmScreen):
+    """The question before a page with unapplied input is left. Returns None when the input is to be kept."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("k", "dismiss(None)", "Keep it")]
+
+    def more_answers(self) -> ComposeResult:
+        yield Button(Content("Keep it"), id="keep", compact=True)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        if event.button.id == "keep":
+            event.prevent_default()
+            self.dismiss(None)

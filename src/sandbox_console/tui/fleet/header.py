@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from sandbox_console.model.event import ConfigChanged
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Status
 from sandbox_console.model.text import clean
 from sandbox_console.tui.base.static_text import set_text
@@ -41,6 +42,7 @@ class HeaderBar(Vertical):
     HeaderBar > #backends { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
     HeaderBar > #view { height: 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }
     HeaderBar > #audit-banner { background: $error; color: $background; text-style: bold; display: none; }
+    HeaderBar > #config-banner { background: $warning; color: $background; display: none; max-height: 3; }
     HeaderBar > #dead-banner { background: $error 20%; color: $text-error; display: none; max-height: 4; }
     HeaderBar > .-on { display: block !important; }
     """
@@ -50,6 +52,7 @@ class HeaderBar(Vertical):
         yield Static(id="backends")
         yield Static(id="view")
         yield Static(id="audit-banner")
+        yield Static(id="config-banner")
         yield Static(id="dead-banner")
 
     def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
@@ -58,6 +61,7 @@ class HeaderBar(Vertical):
         key = key_of(self, "backends")
         set_text(self.query_one("#backends", Static), backends_line(state.health.values(), width - 2, key), fixed=True)
         self._banner("#audit-banner", audit_banner(state.audit_problem))
+        self._banner("#config-banner", config_banner(state.config))
         self._banner("#dead-banner", dead_banner(state.dead))
 
     def show_view(self, wanted: Wanted, hidden: Hidden, total: int, name: str, *, typing: bool = False) -> None:
@@ -180,6 +184,14 @@ def audit_banner(problem: str) -> Content:
     if not problem:
         return Content("")
     return Content(f"AUDIT LOG UNWRITABLE  {clean(problem, cap=500)}. Nothing can be changed; lists and logs go on.")
+
+
+def config_banner(config: ConfigChanged) -> Content:
+    """Return what is wrong with a changed configuration, which is not used."""
+    if not config.problem:
+        return Content("")
+    hint = f" ({clean(config.hint, cap=200)})" if config.hint else ""
+    return Content(f"CONFIGURATION NOT USED  {clean(config.problem, cap=400)}{hint}. The one before stays in force.")
 
 
 def dead_banner(dead: list[BackendHealth]) -> Content:

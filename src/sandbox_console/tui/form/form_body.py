@@ -15,9 +15,10 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS, Section, SpecField
 from sandbox_console.service import spec_of
 from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.form.form_rows import FormRow, TickRow
 from sandbox_console.tui.form.form_section import FormSection
-from sandbox_console.tui.text.form_values import parse, texts_of, two_valued
+from sandbox_console.tui.text.form_values import parse, texts_of, two_valued, with_entries_of
 from sandbox_console.tui.text.formatting import place
 
 Place = tuple[str, str]
@@ -31,18 +32,20 @@ class FormBody(VerticalScroll):
     """A row for each field of a spec, in collapsible sections.
 
     ``places`` are where a new sandbox can be created, the usual one first. ``fixed`` has the reasons why fields
-    cannot be changed. ``secrets`` are the names of the known secrets.
+    cannot be changed. ``secrets`` are the names of the known secrets. ``draft`` has texts that were typed before.
     """
 
     def __init__(
-        self, sandbox: Sandbox | None, fixed: Mapping[str, str], places: Sequence[Place], secrets: Sequence[str]
-    ) -> None:
+        self, sandbox: Sandbox | None, fixed: Mapping[str, str], places: Sequence[Place], secrets: Sequence[str],
+        draft: Draft,
+    ) -> None:  # fmt: skip
         super().__init__(can_focus=False)
         self._sandbox = sandbox
         self._base = spec_of(sandbox) if sandbox else None
         self._fixed = fixed
         self._places = places
         self._secrets = secrets
+        self._draft = draft
 
     def compose(self) -> ComposeResult:
         texts = texts_of(self._base) if self._base else {}
@@ -51,14 +54,20 @@ class FormBody(VerticalScroll):
             if section is Section.BASICS:
                 yield from self._basics(rows)
             else:
-                folded = section not in _OPEN and not any(texts.get(row.field.name) for row in rows)
+                folded = section not in _OPEN and not any(row.begins for row in rows)
                 yield FormSection(section, rows, folded=folded)
         yield Static(self._fixed_words(), id="fixed", markup=False)
         yield Static(id="secret-notes", markup=False)
 
     def _row(self, field: SpecField, text: str) -> FormRow:
         made = TickRow if two_valued(field) else FormRow
-        return made(field, text, self._hint(field), self._fixed.get(field.name, ""))
+        typed = self._kept(field, text)
+        return made(field, text, self._hint(field), self._fixed.get(field.name, ""), typed)
+
+    def _kept(self, field: SpecField, text: str) -> str | None:
+        """Return the text of the draft. Entries of a table that no draft may have stay as they are."""
+        typed, left_out = self._draft.texts.get(field.name), self._draft.left_out.get(field.name, ())
+        return typed if typed is None or not left_out else with_entries_of(typed, text, left_out)
 
     def _basics(self, rows: Iterable[FormRow]) -> ComposeResult:
         """Yield the name, the place, and the rest."""
@@ -73,17 +82,22 @@ class FormBody(VerticalScroll):
             if self._sandbox is not None:
                 yield Static(Content(place(self._sandbox)))
                 return
-            places = self._places
-            yield Select(
-                [
-                    (plain(name if host in ("local", "default") else f"{name} on {host}"), (name, host))
-                    for name, host in places
-                ],
-                allow_blank=not places,
-                compact=True,
-                id="backend",
-                prompt="no backend answers",
-            )
+            places, kept = self._places, self._draft.place
+            yield Select(_options(places), allow_blank=not places, compact=True, id="backend",
+                         prompt="no backend answers",
+                         value=kept if kept in places else places[0] if places else Select.NULL)  # fmt: skip
+
+    def offer(self, places: Sequence[Place]) -> None:
+        """Offer these places, with the chosen one still chosen, also while it does not answer."""
+        chosen = self.place
+        offered = [*places, *([chosen] if chosen and chosen not in places else [])]
+        if self._sandbox is not None or set(offered) == set(self._places):
+            return
+        self._places = offered
+        for line in self.query("#backend").results(Select):
+            line.set_options(_options(offered))
+            if offered:
+                line.value = chosen or offered[0]
 
     def _fixed_words(self) -> Content:
         """Return which fields cannot be changed, by reason."""
@@ -117,9 +131,14 @@ class FormBody(VerticalScroll):
         return chosen[0] if chosen and isinstance(chosen[0], tuple) else None
 
     @property
-    def changed(self) -> bool:
-        """Whether a text or box differs from when the form opened."""
-        return any(row.changed for row in self.rows)
+    def typed(self) -> dict[str, str]:
+        """The texts that differ from the values without changes, by field."""
+        return {row.field.name: row.text for row in self.rows if row.changed}
+
+    def reset(self) -> None:
+        """Take every change back."""
+        for row in self.rows:
+            row.reset()
 
     def read(self) -> tuple[SandboxSpec, dict[str, str]]:
         """Return the entered spec, and what cannot be parsed, by field."""
@@ -148,6 +167,12 @@ class FormBody(VerticalScroll):
         held = next((index for index, row in enumerate(wrong) if row.has_focus_within), -1) if after else -1
         row = wrong[(held + 1) % len(wrong)]
         row.query_one(f"#field-{row.field.name}").focus()
+
+
+def _options(places: Iterable[Place]) -> list[tuple[Content, Place]]:
+    return [
+        (plain(name if host in ("local", "default") else f"{name} on {host}"), (name, host)) for name, host in places
+    ]
 
 
 def labels_of(problems: Container[str]) -> str:

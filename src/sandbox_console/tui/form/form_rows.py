@@ -19,13 +19,15 @@ _OF_LINES = (Kind.WORDS, Kind.TABLE)
 class FormRow(Vertical):
     """A field with its label before it and its problem below it.
 
-    ``value`` is its initial text, ``fixed`` the reason why it cannot be changed.
+    ``value`` is its text without changes, and ``typed`` the text that it begins with if a draft was kept. ``fixed`` is
+    the reason why it cannot be changed.
     """
 
-    def __init__(self, field: SpecField, value: str, hint: str = "", fixed: str = "") -> None:
+    def __init__(self, field: SpecField, value: str, hint: str = "", fixed: str = "", typed: str | None = None) -> None:
         super().__init__()
         self.field = field
         self._value = value
+        self.begins = value if typed is None or fixed else typed
         self._hint = hint if not fixed else "not known"
         self._fixed = fixed
 
@@ -36,7 +38,7 @@ class FormRow(Vertical):
         yield Static(classes="problem", markup=False)
 
     def _entry(self) -> Input | Checkbox:
-        return FormInput(self._value, placeholder=self._hint, id=f"field-{self.field.name}", compact=True,
+        return FormInput(self.begins, placeholder=self._hint, id=f"field-{self.field.name}", compact=True,
                          disabled=bool(self._fixed), lines=self.field.kind in _OF_LINES)  # fmt: skip
 
     @property
@@ -46,8 +48,16 @@ class FormRow(Vertical):
 
     @property
     def changed(self) -> bool:
-        """Whether the value differs from when the form opened."""
+        """Whether the text differs from the value without changes."""
         return self.text != self._value
+
+    def reset(self) -> None:
+        """Show the value from when the form opened."""
+        self.write(self._value)
+
+    def write(self, text: str) -> None:
+        """Replace the text."""
+        self.query_one(Input).value = text
 
     def tell(self, problem: str) -> None:
         """Show a problem, or clear it with an empty text."""
@@ -60,12 +70,15 @@ class TickRow(FormRow):
 
     def _entry(self) -> Checkbox:
         label = self.field.hint or self.field.help
-        return TickBox(label, value=self._value == TICKED, id=f"field-{self.field.name}", compact=True,
+        return TickBox(label, value=self.begins == TICKED, id=f"field-{self.field.name}", compact=True,
                        disabled=bool(self._fixed))  # fmt: skip
 
     @property
     def text(self) -> str:
         return TICKED if self.query_one(Checkbox).value else ""
+
+    def write(self, text: str) -> None:
+        self.query_one(Checkbox).value = text == TICKED
 
 
 class FormInput(Input):

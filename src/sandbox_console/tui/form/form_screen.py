@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from msgspec import structs
-from textual import getters, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.events import DescendantFocus
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Button, Checkbox, Input, Select, Static
 
@@ -27,7 +26,6 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Console, How, differing, spec_of
 from sandbox_console.tui.actions.action_flow import AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
-from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
@@ -36,6 +34,7 @@ from sandbox_console.tui.form.change_plan import plan_words
 from sandbox_console.tui.form.form_body import FormBody, Place, labels_of
 from sandbox_console.tui.form.form_preview import FormPreview, toml_of
 from sandbox_console.tui.form.form_rows import FormRow
+from sandbox_console.tui.form.kept_form import KeptForm
 from sandbox_console.tui.form.submit import FormWork
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.operations import Work
@@ -50,7 +49,7 @@ _PLAN_WIDTH, _PLAN_MARGIN = 108, 5
 """The most cells in a row of the plan, and the cells of the screen beside it: padding and a scroll bar."""
 
 
-class FormScreen(Screen[None]):
+class FormScreen(KeptForm):
     """Closing it does not cancel what it started. ``fixed`` has the reasons why fields cannot be changed."""
 
     DEFAULT_CSS = """
@@ -85,17 +84,13 @@ class FormScreen(Screen[None]):
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
-    console_app = getters.app(BaseApp)
-    body: FormBody
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["form"]
 
     def __init__(self, console: Console, work: Work, consent: AskConsent, sandbox: Sandbox | None = None,
                  fixed: Mapping[str, str] | None = None) -> None:  # fmt: skip
-        super().__init__()
-        self._service = console
+        super().__init__(console, sandbox)
         self._doing = FormWork(self, console, work, consent)
-        self._sandbox = sandbox
         self._fixed = fixed or {}
         self._able: Capabilities | None = None
         self._touched: set[str] = set()
@@ -106,7 +101,8 @@ class FormScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         title = f"Edit {shown_name(self._sandbox)}" if self._sandbox else "New sandbox"
         yield Static(Content(title), id="form-title")
-        self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service.secrets.names)
+        yield self.draft_note()
+        self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service.secrets.names, self.draft)
         with Horizontal(id="form-main"):
             yield self.body
             yield FormPreview()
@@ -127,9 +123,12 @@ class FormScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Focus the first field for a new sandbox. For an existing one focus none, as early keys would change it."""
+        self.begin_keeping()
+        self._touched |= self.draft.texts.keys()
+        self.watch(self.console_app, "fleet", lambda: self.body.offer(self._places()), init=False)
         if self._sandbox is None:
             self.body.focus_first()
-        else:
+        if self._sandbox is not None or self.draft.texts:
             self._check_soon()
 
     def on_resize(self) -> None:
@@ -154,11 +153,13 @@ class FormScreen(Screen[None]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         self._touched.add((event.input.id or "").removeprefix("field-"))
+        self.keep_draft()
         self._check_soon()
 
     @on(Checkbox.Changed)
     def _ticked(self, event: Checkbox.Changed) -> None:
         self._touched.add((event.checkbox.id or "").removeprefix("field-"))
+        self.keep_draft()
         self._check_soon()
 
     @on(Select.Changed)
@@ -270,12 +271,17 @@ class FormScreen(Screen[None]):
         return bool(answer)
 
     @property
+    def busy(self) -> bool:
+        return self._doing.going_on
+
+    @property
     def is_open(self) -> bool:
         """Whether the form can still show messages."""
         return self.is_attached
 
     def done(self) -> None:
-        """Close the form, unless another screen covers it."""
+        """Close the form, unless another screen covers it. What was typed is applied, so no draft is left."""
+        self.drop_draft()
         if self.is_current:
             self.dismiss()
 
@@ -293,19 +299,6 @@ class FormScreen(Screen[None]):
     @on(Button.Pressed, "#cancel")
     def _cancelled(self) -> None:
         self.action_close()
-
-    def action_close(self) -> None:
-        """Leave the form, after a question if input would be lost. An action that it started continues."""
-        if self._doing.going_on or not self.body.changed:
-            self.dismiss()
-            return
-        words = Content("What you typed would be lost. None of it has been applied.")
-        question = ConfirmScreen("Leave the form?", words, "Discard", leave="Go on")
-        self.app.push_screen(question, self._answered)
-
-    def _answered(self, discard: bool | None) -> None:
-        if discard:
-            self.dismiss()
 
     def action_submit(self) -> None:
         """Create the sandbox, or apply the changes."""

@@ -107,6 +107,7 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("form-next-problem", "f3", "next_problem", "Next problem", show=False),
         _key("form-copy", "ctrl+y", "copy", "Copy the command", show=False, priority=True),
         _key("form-save", "f4", "save", "Save as TOML", show=False),
+        _key("form-start-over", "ctrl+r", "start_over", "Start over", show=False, priority=True),
     ],
     "pulse": [
         _key("pulse-backends", "b", "app.backends", "Backends"),

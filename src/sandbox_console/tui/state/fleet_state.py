@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from sandbox_console.model.event import Acted, Event
+from sandbox_console.model.event import Acted, ConfigChanged, Event
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
 
 ACTED_KEPT = 200
@@ -74,7 +74,8 @@ class FleetState(Struct, frozen=True):
 
     ``history`` holds the last samples of each sandbox, the newest last. ``denied`` holds which were denied a host, as
     far back as records are kept. ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why
-    nothing can be changed now, and ``missed`` how many events this viewer lost because it was too slow.
+    nothing can be changed now, ``config`` the last change of the configuration, and ``missed`` how many events this
+    viewer lost because it was too slow.
     """
 
     sandboxes: Mapping[SandboxRef, Sandbox] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class FleetState(Struct, frozen=True):
     forwards: Mapping[SandboxRef, tuple[str, ...]] = field(default_factory=dict)
     acted: tuple[Acted, ...] = ()
     audit_problem: str = ""
+    config: ConfigChanged = ConfigChanged()
     missed: int = 0
 
     def stale(self, ref: SandboxRef) -> bool:

@@ -11,6 +11,7 @@ from sandbox_console.model.event import (
     Acted,
     AuditChanged,
     Changed,
+    ConfigChanged,
     Denied,
     Gap,
     HealthChanged,
@@ -81,6 +82,7 @@ class _Draft:
         self.forwards: _Map[SandboxRef, tuple[str, ...]] = _Map(state.forwards)
         self.acted = list(state.acted)
         self.audit_problem = state.audit_problem
+        self.config = state.config
         self.missed = state.missed
 
     def take(self, event: News) -> None:  # noqa: C901, PLR0912 - one case per event
@@ -101,6 +103,8 @@ class _Draft:
                 self.acted.append(event)
             case AuditChanged(reason):
                 self.audit_problem = reason
+            case ConfigChanged():
+                self.config = event
             case Gap(count):
                 self.missed += count
             case Began(ref, verb):
@@ -163,5 +167,6 @@ class _Draft:
             forwards=self.forwards.now,
             acted=tuple(self.acted[-ACTED_KEPT:]),
             audit_problem=self.audit_problem,
+            config=self.config,
             missed=self.missed,
         )

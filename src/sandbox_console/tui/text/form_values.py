@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import structs
@@ -42,6 +42,12 @@ def parse(texts: Mapping[str, str], base: SandboxSpec | None = None) -> tuple[Sa
 def texts_of(spec: SandboxSpec) -> dict[str, str]:
     """Return the form's texts for a spec."""
     return {field.name: _written(field, getattr(spec, field.name)).replace("\n", BREAK) for field in FIELDS}
+
+
+def with_entries_of(text: str, base: str, names: Collection[str]) -> str:
+    """Return a table's text with the entries of these names taken from another table's text."""
+    kept = {name: value for name, value in _pairs(base.replace(BREAK, "\n")).items() if name in names}
+    return shlex.join([*shlex.split(text), *(f"{name}={value}" for name, value in kept.items())]).replace("\n", BREAK)
 
 
 def two_valued(field: SpecField) -> bool:

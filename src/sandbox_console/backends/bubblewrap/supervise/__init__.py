@@ -1,1 +1,4 @@
-"""The parts of a sandbox's supervisor: standard library only, and no import after a namespace is joined."""
+"""The parts of a sandbox's supervisor.
+
+They use the standard library only, and import nothing after joining a namespace.
+"""

@@ -1,4 +1,4 @@
-"""Control groups of a sandbox, version 1 or 2, created where this process may write."""
+"""Creates the control groups of a sandbox, version 1 or 2, where this process may write."""
 
 import errno
 import os
@@ -61,7 +61,7 @@ def _try_make(parent: str, wanted: str) -> str:
 
 
 def _unified_parent(mount: str, own: str) -> tuple[str, set[str]]:
-    """The nearest group above this process where children may be made, and the controllers they get."""
+    """The nearest group above this process in which groups can be made, and the controllers that they get."""
     at = own
     while True:
         if os.access(at, os.W_OK) and os.access(f"{at}/cgroup.procs", os.W_OK):
@@ -197,7 +197,7 @@ class Group:
             raise
 
     def _frozen(self, frozen: bool) -> bool:
-        """Request the state from the kernel, and report whether it is reached.
+        """Request the state from the kernel, and return whether it is reached.
 
         Version 1 skips a process on its way into vfork and then never gets there, unless the request is repeated.
         """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Guest:
-    """One command: it is started, it ends, and its tree is killed if its connection closes before that."""
+    """One command, from its start to its end. Its tree is killed if its connection closes before it ends."""
 
     def __init__(self, keeper: "Keeper", conn: socket.socket, report: socket.socket, helper: int) -> None:
         self._keeper, self._conn, self._report = keeper, conn, report
@@ -75,13 +75,13 @@ class Guest:
             self._connected = False
             self._keeper.requests.drop(self._conn)
         if message is None and self.ended:
-            return  # what it left running on purpose lives on
+            return  # what it left running on purpose stays
         self._kill()
 
     def _kill(self) -> None:
-        """Kill the tree, sweep after sweep: a process that is killed may have forked after it was seen.
+        """Kill the tree in several sweeps, as a process may fork between being seen and being killed.
 
-        This goes on until the command has begun: before that, its helper may have no child yet.
+        This goes on until the command has started: before that, its helper may have no child yet.
         """
         if not self.helper:
             if not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - it is about to be known
@@ -96,13 +96,13 @@ class Guest:
         finally:
             self._keeper.pausing.calm(False)
         paused = self._keeper.pausing.paused
-        if found and paused:  # what is frozen dies when it is resumed, and does nothing before
+        if found and paused:  # a frozen process does nothing, and dies when it is resumed
             self._told_end()
         if found or not (self._began or self._report._closed):  # type: ignore[attr-defined] # noqa: SLF001 - as above
             self._keeper.loop.after(f"kill {id(self)}", 0.5 if paused else 0.005, self._kill)
 
     def _gone(self) -> None:
-        """The helper has ended: nothing of the command is left."""
+        """Handle the end of the helper: nothing of the command is left."""
         self._keeper.loop.off(self._report.fileno())
         self._report.close()
         self._told_end()
@@ -119,7 +119,7 @@ class Guest:
             self._keeper.requests.drop(self._conn)
 
     def sandbox_ended(self) -> None:
-        """Read what the helper has still reported, then close."""
+        """Read the helper's last report, then close."""
         self._report.setblocking(False)
         try:
             while not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - closed by _gone

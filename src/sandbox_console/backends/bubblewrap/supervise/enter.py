@@ -61,7 +61,7 @@ class Namespaces:
 
 
 class Walls:
-    """What applies to every command of a sandbox: its user, limits and system call filter, and where it runs."""
+    """The confinement of every command of a sandbox: its user, limits and system call filter, and where it runs."""
 
     def __init__(self, order: dict, spaces: Namespaces, joiners: list[int]) -> None:  # type: ignore[type-arg]
         self.uid: int | None = order["uid"]
@@ -116,9 +116,9 @@ def close_all_but(keep: list[int]) -> None:
 
 
 def start(walls: Walls, order: Order | None, stdio: list[int]) -> tuple[socket.socket, socket.socket]:
-    """Start it; returns the socket on which the helper reports, and the one at which a command waits for its order.
+    """Start a command. Returns the socket of the helper's reports, and the one for the command's order.
 
-    If either is closed before the command began, nothing is left of it.
+    If either is closed before the command has started, nothing is left of it.
     """
     report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     orders, awaited = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -164,7 +164,7 @@ def _middle(walls: Walls, order: Order | socket.socket, stdio: list[int], report
 
 def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -> None:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    kernel.keep_to_itself()  # repeated: where fs.suid_dumpable is 1, joining a namespace made it readable
+    kernel.keep_to_itself()  # again: if fs.suid_dumpable is 1, joining a namespace made it readable
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     kernel.name_process(_HELPER if isinstance(order, Order) else tree.WAITS)
@@ -201,13 +201,16 @@ def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -
 
 
 def _go_on(pid: int, failure: int) -> None:
-    """A guest can stop a command that has not begun, which has its user id; it must not stay stopped."""
+    """Continue a process that was stopped.
+
+    A command that has not started yet has the guest's user id, so the guest can stop it.
+    """
     try:
         begun = select.select([failure], [], [], 0)[0]
         if not begun and os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG):
             os.kill(pid, signal.SIGCONT)
     except ChildProcessError:
-        pass  # it has ended, which the caller is about to see
+        pass  # it has ended, as the caller will see
 
 
 def _open_terminal(size: list[int], report: socket.socket) -> None:
@@ -221,7 +224,7 @@ def _open_terminal(size: list[int], report: socket.socket) -> None:
 
 
 def _confine(walls: Walls, keep: list[int], *, terminal: bool) -> None:
-    """Everything that applies to every command, which keeps no other descriptor.
+    """Confine a command, and close every descriptor that it may not keep.
 
     The filter comes last: it would refuse what is done before it.
     """
@@ -259,7 +262,7 @@ def _awaited(walls: Walls, orders: socket.socket) -> Order:
 def _command(order: Order) -> tuple[int, str]:
     """Become the command, with the rights of any program in the sandbox; returns only with the reason for a failure.
 
-    It joins the groups only now: before there is a command, nothing counts as one of the sandbox's processes.
+    It joins the cgroups only now: before there is a command, nothing counts as the sandbox's.
     """
     for fd in order.walls.joiners:
         os.write(fd, b"0")
@@ -278,7 +281,7 @@ def _command(order: Order) -> tuple[int, str]:
 
 
 def _put_secrets(secrets: dict[str, str]) -> None:
-    """Files as they were at the start: a guest may have removed one, and its value may have changed since."""
+    """Write the files of secrets again: a guest may have removed one, or its value may have changed since the start."""
     if secrets and not os.path.isdir(_SECRETS):
         os.mkdir(_SECRETS, 0o700)
     for name, value in secrets.items():
@@ -290,7 +293,7 @@ def _put_secrets(secrets: dict[str, str]) -> None:
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> tuple[int, str]:
-    """Replace this process; returns only with the reason for a failure. No ``os.execvpe``: that one imports."""
+    """Replace this process; returns only with the reason for a failure. It avoids ``os.execvpe``, which imports."""
     name = argv[0]
     denied = ""
     for path in [name] if "/" in name else [f"{folder}/{name}" for folder in env.get("PATH", "").split(":") if folder]:

@@ -11,11 +11,11 @@ NEW, OLD = "events.jsonl", "events.old.jsonl"
 WITHHELD = "(name withheld)"
 _SHORTEST_SECRET = 8  # bytes: the console refuses shorter ones
 _USUAL = frozenset(f"{root}/{folder}" for root in ("", "/usr", "/usr/local") for folder in ("bin", "sbin"))
-_MOST_BYTES = 256 * 1024  # for each of the two files: some 2,500 events
+_MOST_BYTES = 256 * 1024  # for each of the two files: about 2,500 events
 
 
 def note(folder: str, what: str, detail: str = "", **attributes: str) -> None:
-    """Append one. A full disk loses it, but the sandbox goes on."""
+    """Append an event. A full disk loses it, but the sandbox goes on."""
     line = json.dumps({"at": time.time(), "what": what, "detail": detail, "attributes": attributes}) + "\n"
     path = f"{folder}/{NEW}"
     try:

@@ -21,7 +21,7 @@ class Freezer:
         return self._stopped is not None
 
     def pause(self) -> None:
-        """Stop all. Raises TimeoutError if processes start faster than they can be stopped."""
+        """Stop all processes. Raises TimeoutError if they fork faster than they can be stopped."""
         if self._group.can_freeze:
             self._group.freeze(True)
             self._stopped = []
@@ -29,13 +29,13 @@ class Freezer:
             self._stopped = self._stop()
 
     def resume(self) -> None:
-        """Resume all; does nothing if it was not paused. If this fails (TimeoutError), it is still paused."""
+        """Resume all processes; does nothing if they are not paused. After a TimeoutError they are still paused."""
         if self._stopped is not None:
             self._let_go(self._stopped)
             self._stopped = None
 
     def release(self) -> None:
-        """Resume what is about to end; a failure is ignored if it repeats."""
+        """Resume a sandbox that is about to end. A second failure is ignored."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None:
             self._let_go(stopped)
@@ -51,10 +51,10 @@ class Freezer:
             try:
                 self._group.freeze(frozen)
             except (TimeoutError, OSError):
-                pass  # the sweeps succeed without it, unless the tree forks faster than they look
+                pass  # the sweeps work without it, unless the tree forks faster than they do
 
     def _stop(self) -> list[int]:
-        """Stop every process that is not stopped yet; sweeps until none has forked in between."""
+        """Stop every process that is not stopped yet, in sweeps until none has forked in between."""
         stopped: list[int] = []
         for _ in range(_SWEEPS_MOST):
             fresh = [pid for pid in self._processes() if pid not in stopped and tree.state(pid) not in "TtZ"]

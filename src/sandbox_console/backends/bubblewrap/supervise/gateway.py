@@ -1,7 +1,7 @@
 """Runs a sandbox's egress gateway: a listening socket in the sandbox's network, and a process outside behind it.
 
-The sandbox has no network except its loopback. A socket that listens there is made by a process that joins the network
-namespace for an instant, and is passed out: whoever connects to it inside talks to the gateway outside.
+The sandbox has no network except its loopback. A process that joins the network namespace for an instant creates a
+listening socket there and passes it out, so that connections from inside reach the gateway outside.
 """
 
 import os
@@ -21,7 +21,7 @@ _HELPER_S = 10.0
 
 
 class Gateway(Helper):
-    """Runs from before the sandbox's command until the sandbox ends; while it is down nothing passes."""
+    """Runs from before the sandbox's command until the sandbox ends. While the gateway is down, nothing passes."""
 
     name = "gateway"
 
@@ -47,12 +47,12 @@ class Gateway(Helper):
         os.execve(sys.executable, words, {})
 
     def stop(self) -> None:
-        """End it with the sandbox; it also ends by itself when this process does."""
+        """End it with the sandbox. It also ends by itself when this process ends."""
         super().stop()
         self._listener.close()
 
     def door(self) -> socket.socket:
-        """A connection to the gateway, as a process of the sandbox would have it."""
+        """A connection to the gateway, like one of a process in the sandbox."""
         return self._inside(_connected)
 
     def _inside(self, make: Callable[[], socket.socket]) -> socket.socket:
@@ -87,7 +87,7 @@ def _listening() -> socket.socket:
             sock.bind(("127.0.0.1", PORT))
             sock.listen(_BACKLOG)
             return sock
-        except OSError:  # bwrap brings the loopback up a moment after it has created the namespace
+        except OSError:  # bwrap brings the loopback up only a moment after creating the namespace
             sock.close()
             if time.monotonic() > until:
                 raise

@@ -21,7 +21,7 @@ class Network:
         self._owner = kernel.owner_namespace(self._net)
 
     def join(self) -> None:
-        """Become the sandbox's user, whom nobody may trace, and join; for a process that was forked for this."""
+        """Become the sandbox's user, untraceable, and join the namespaces. Call it in a process forked for this."""
         signal.set_wakeup_fd(-1)
         enter.become(self._uid)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -30,7 +30,7 @@ class Network:
 
 
 class Helper:
-    """Restarted if it ends too early: soon at first, and less often if it fails repeatedly."""
+    """A process that is restarted if it ends too early: soon at first, less often if it fails repeatedly."""
 
     name: str
 
@@ -59,7 +59,7 @@ class Helper:
         raise NotImplementedError
 
     def ended(self) -> None:
-        """It was killed or failed, and has been waited for."""
+        """Handle the end of the process, which was killed or failed and has been waited for."""
         self.line.close()
         self.pid = 0
         self._wait = _AGAIN_S if time.monotonic() - self._began > _STEADY_S else min(self._wait * 2, _AGAIN_MOST_S)
@@ -68,7 +68,7 @@ class Helper:
     def _again(self) -> None:
         try:
             self.start()
-        except OSError:  # this host has no room for a process; the sandbox lives on
+        except OSError:  # this host has no room for a process; the sandbox goes on
             self._loop.after(self.name, _AGAIN_MOST_S, self._again)
 
     def stop(self) -> None:

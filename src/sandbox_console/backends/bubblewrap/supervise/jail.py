@@ -15,7 +15,7 @@ _LATE = "RLIMIT_NPROC"
 class StartFailed(Exception):
     """The sandbox cannot run; ``code`` is a shell's exit code, or 125 if the command is not at fault.
 
-    ``taken`` is a place of this host that something else has.
+    ``taken`` is an address of this host that something else uses.
     """
 
     def __init__(self, reason: str, code: int = 125, *, hint: str = "", taken: str = "") -> None:
@@ -31,7 +31,7 @@ def _program(path: str) -> int:
     """
     fd = os.open(path, os.O_RDONLY)
     if os.fstat(fd).st_uid == 0:
-        return fd  # nor may it be a copy if it is setuid or a security profile depends on its path
+        return fd  # a copy would lose setuid, or a security profile that depends on its path
     with os.fdopen(fd, "rb") as file:
         return wire.to_sealed(os.path.basename(path), file.read())
 
@@ -75,7 +75,7 @@ class Jail:
             fd = self._memory("seccomp", program)
             self._spare.append(fd)
             words += ["--seccomp", str(fd)]
-        # bwrap takes the command from the real command line only, so a word in front of it is looked up there.
+        # bwrap reads the command only from the real command line, so a word in front of it is put there.
         return self._memory("args", b"\0".join(os.fsencode(word) for word in words) + b"\0")
 
     def _file(self, item: dict[str, str]) -> list[str]:
@@ -96,7 +96,7 @@ class Jail:
         for fd in joiners:
             os.write(fd, b"0")
         order = self._order
-        binary = _program(order["bwrap"])  # before root is given up: it may be in a folder of root's
+        binary = _program(order["bwrap"])  # before root is given up: it may be in a folder that only root reads
         env = {}
         if order.get("library"):
             library = _program(order["library"])
@@ -148,7 +148,7 @@ class Jail:
         until = time.monotonic() + _START_S
         while time.monotonic() < until:
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                return  # it has ended already: the caller finds out how
+                return  # it has already ended: the caller finds out how
             found = tree.children(self.init)
             if found and self._main_fd < 0:
                 self._watch(found[0])
@@ -165,7 +165,9 @@ class Jail:
             pass  # it has ended already
 
     def _limit_processes(self) -> None:
-        """Set from outside, once bwrap is in its own user namespace: before that, all of the user's processes count.
+        """Limit the number of processes, from outside, once bwrap is in its own user namespace.
+
+        Before that, all of the user's processes would count.
 
         This is done as the sandbox's user, since root may lack CAP_SYS_RESOURCE (in a container it does).
         """
@@ -224,10 +226,10 @@ def leave_keys() -> None:
 
 
 def exit_of(status: int, exact: int | None, asked: int | None, killed: bool | None, reason: str) -> dict[str, object]:
-    """How the main command ended, from bwrap's wait status and, if the kernel reports it, the command's own.
+    """How the main command ended, from bwrap's wait status and, if the kernel reports it, the command's.
 
-    ``asked`` is the signal with which the console ended it; ``killed`` is whether the kernel killed a process of it
-    because memory ran out, None if it does not report that.
+    ``asked`` is the signal with which the console ended it. ``killed`` says whether the kernel killed one of its
+    processes because memory ran out; None if the kernel does not report that.
     """
     monitor = os.waitstatus_to_exitcode(status)
     code = monitor if exact is None else os.waitstatus_to_exitcode(exact)

@@ -18,7 +18,7 @@ PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWUSER = 0x10000000  # linux/sched.h
 _NS_GET_USERNS = 0xB701  # linux/nsfs.h: _IO(0xb7, 1)
 _SECCOMP_MODE_FILTER = 2  # linux/seccomp.h
-_KEYCTL = {"x86_64": 250, "ppc64le": 271, "s390x": 280}  # the call's number; every later architecture's is 219
+_KEYCTL = {"x86_64": 250, "ppc64le": 271, "s390x": 280}  # the call's number; 219 on every newer architecture
 _KEYCTL_JOIN_SESSION_KEYRING = 1  # linux/keyctl.h
 _CAP_VERSION_3 = 0x20080522  # linux/capability.h
 _PIDFD_GET_INFO = 0xC040FF0B  # linux/pidfd.h: _IOWR(0xFF, 11, struct pidfd_info), 64 bytes; Linux 6.13
@@ -34,7 +34,7 @@ def _check(result: int, what: str) -> None:
 
 
 def setns(fd: int) -> None:
-    """Join the namespace that ``fd`` is open on."""
+    """Join the namespace of ``fd``."""
     _check(_libc.setns(fd, 0), "setns")
 
 
@@ -76,14 +76,14 @@ def name_process(name: str) -> None:
 def keep_to_itself() -> None:
     """Forbid other processes of this user to read this process's memory, and disable its core dumps.
 
-    Its files in /proc are root's from here on, so call this after a uid_map was written.
+    Its files in /proc belong to root from then on, so call this after writing a uid_map.
     """
     prctl(PR_SET_DUMPABLE, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def new_session_keyring() -> None:
-    """Leave the keys of whoever started this process. Raises OSError if the user may have no more keys.
+    """Leave the keys of the user who started this process. Raises OSError if the user may have no more keys.
 
     A kernel without keys has none to leave. If another filter refuses the call, the guest inherits that filter too.
     """
@@ -97,18 +97,18 @@ def new_session_keyring() -> None:
 def filter_calls(program: bytes) -> None:
     """Hold this process and its children to a system call filter for good; no_new_privs must be set."""
     code = ctypes.create_string_buffer(program, len(program))
-    # struct sock_fprog: the number of instructions, of 8 bytes each, and where they are.
+    # struct sock_fprog: the number of instructions (8 bytes each) and their address.
     told = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
     _check(_libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), told, 0, 0), "seccomp")
 
 
 def owner_namespace(fd: int) -> int:
-    """A descriptor of the user namespace that owns the namespace ``fd`` is open on."""
+    """A descriptor of the user namespace that owns the namespace of ``fd``."""
     return fcntl.ioctl(fd, _NS_GET_USERNS)
 
 
 def drop_privileges() -> None:
-    """No capability in any set, none to be gained, and no new privileges through an exec."""
+    """Drop all capabilities from all sets, and forbid new privileges through an exec."""
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             break  # EINVAL: past the last one that this kernel knows

@@ -16,7 +16,7 @@ class Loop:
         self._timers: dict[str, tuple[float, Callable[[], None]]] = {}
 
     def on(self, fd: int, call: Callable[[], object]) -> None:
-        """Call when a descriptor can be read."""
+        """Call a function whenever a descriptor can be read."""
         self._ready[fd] = call
         self._poll.register(fd, select.EPOLLIN)
 
@@ -26,7 +26,7 @@ class Loop:
             self._poll.unregister(fd)
 
     def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Call once after a time; each name has one timer."""
+        """Call a function once after a time. Each name has one timer."""
         self._timers[name] = time.monotonic() + seconds, call
 
     def awaits(self, name: str) -> bool:
@@ -34,10 +34,10 @@ class Loop:
         return name in self._timers
 
     def turn(self) -> None:
-        """Wait for the next of them, and call it."""
+        """Wait for the next event or timer, and call its function."""
         found = [(fd, self._ready.get(fd)) for fd, _event in self._poll.poll(self._wait())]
         for fd, call in found:
-            if call and self._ready.get(fd) is call:  # else its number is another one's by now: nothing came for that
+            if call and self._ready.get(fd) is call:  # otherwise the number was reused, and the event was not for it
                 call()
         now = time.monotonic()
         for name, (at, call) in list(self._timers.items()):

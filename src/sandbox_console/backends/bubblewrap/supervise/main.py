@@ -104,7 +104,7 @@ class Supervisor:
                     self._kill_all()
 
     def _check_home(self) -> None:
-        """End if the state folder was deleted: no console finds this sandbox any more."""
+        """End if the state folder was deleted, since no console can find this sandbox any more."""
         if os.stat(".").st_nlink == 0:
             self._reason = "its state folder was deleted"
             self._kill_all()
@@ -191,7 +191,7 @@ class Supervisor:
     # -- loop
 
     def touch(self) -> None:
-        """Something happened: the idle time starts over."""
+        """Note that something happened, so that the idle time starts over."""
         self._limits.touch()
 
     def _is_busy(self) -> bool:
@@ -244,7 +244,7 @@ class Supervisor:
         self.touch()
 
     def lend(self, conn: socket.socket) -> None:
-        """Descriptors of the namespaces in which the sandbox's files are seen."""
+        """Send descriptors of the namespaces in which the sandbox's files can be seen."""
         if self._walls is None:
             wire.send(conn, {"error": "it has ended"})
         else:
@@ -252,7 +252,7 @@ class Supervisor:
             self.touch()
 
     def door(self, conn: socket.socket) -> None:
-        """A connection to the egress gateway. Raises ValueError if there is none."""
+        """Send a connection to the egress gateway. Raises ValueError if there is no gateway."""
         if self._gateway is None:
             raise ValueError("the sandbox has no gateway")
         with self._gateway.door() as door:
@@ -274,7 +274,7 @@ class Supervisor:
         self.touch()
 
     def stop(self, conn: socket.socket, grace: float) -> None:
-        """SIGTERM, and SIGKILL after ``grace`` seconds; reports the end on the connection."""
+        """Send SIGTERM, and SIGKILL after ``grace`` seconds; report the end on the connection."""
         self._waiting.append(conn)
         events.note(".", "stop")
         self._write_status(status="stopping")
@@ -317,7 +317,7 @@ class Supervisor:
     # -- pause
 
     def freeze(self, frozen: bool) -> None:
-        """Pause or resume; does nothing if it is in that state already."""
+        """Pause or resume. Does nothing if it is already in that state."""
         if frozen == self.pausing.paused:
             return
         if frozen:
@@ -339,8 +339,8 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._kill(self._jail.init, signal.SIGKILL)
-        tree.wait_gone(self._init_fd, _END_S, self._wait_children)  # the helpers among them are ours to reap
-        if self._ports:  # it may have an answer that is on its way for seconds
+        tree.wait_gone(self._init_fd, _END_S, self._wait_children)  # the helpers among them are our children
+        if self._ports:  # an answer may still be on its way for seconds
             self._write_status(status="stopping", ports=[])
         for one in self._kept:
             one.stop()
@@ -348,7 +348,7 @@ class Supervisor:
             while self._output(fd, kind):
                 pass
         self._log.end()
-        self._walls = None  # nothing is started any more, whatever a command still reports
+        self._walls = None  # nothing more is started, whatever a command still reports
         self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()

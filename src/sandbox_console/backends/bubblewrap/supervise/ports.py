@@ -1,7 +1,7 @@
 """Holds a sandbox's published ports on this host, and starts the process that serves them.
 
-The places are bound before anything of the sandbox is created, and held here until it has ended. So a place that is
-taken fails the start with nothing to clean up, and if the process behind them ends, clients wait for the next one.
+The sockets are bound before anything of the sandbox is created, and held here until it has ended. So if an address is
+taken, the start fails with nothing to clean up; and if the process behind them ends, clients wait for the next one.
 """
 
 import errno
@@ -40,7 +40,7 @@ class Place:
     def _listen(self, number: int) -> None:
         if self.sock.family == socket.AF_INET6:
             self.sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart waits for no old connection
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart need not wait for old connections
         self.sock.bind((self.address, number))
         self.sock.listen(_BACKLOG)
         self.sock.setblocking(False)
@@ -59,7 +59,7 @@ def _refusal(error: OSError, address: str, number: int) -> StartFailed:
 
 
 class Ports(Helper):
-    """All places of a sandbox; :meth:`open` starts the process that serves them, before the sandbox's command."""
+    """All published ports of a sandbox. :meth:`open` starts the process that serves them, before the command."""
 
     name = "ports"
 
@@ -97,7 +97,7 @@ class Ports(Helper):
             raise StartFailed(f"its ports cannot be published: {why or 'their process ended'}")
 
     def _become(self, line: socket.socket) -> None:
-        gc.freeze()  # a socket of the supervisor's that is released late would close one that has its number here
+        gc.freeze()  # sockets that are released late would close others that reuse their numbers
         places = {one.sock: one.port for one in self._places}
         try:
             self._network.join()
@@ -110,7 +110,7 @@ class Ports(Helper):
         Relay(places, line, lambda now: struct.pack_into("d", self._used, 0, now)).run()
 
     def stop(self) -> None:
-        """Close all, when the guest has ended: for a moment its last answers still reach the clients."""
+        """Close all ports when the guest has ended. For a moment, its last answers still reach the clients."""
         self._close()
         if self.pid:
             self.line.shutdown(socket.SHUT_WR)

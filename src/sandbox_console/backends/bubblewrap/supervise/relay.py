@@ -1,7 +1,7 @@
 """The process behind published ports: it relays connections from this host to the guest's loopback.
 
-It was forked from the supervisor and is in the sandbox's network for good, without any privilege: a socket that it
-creates reaches nothing but the guest. The places it listens at were bound before. It inspects no data.
+It is forked from the supervisor and stays in the sandbox's network, without any privilege, so its own sockets reach
+nothing but the guest. The sockets it listens on were bound before. It does not inspect data.
 """
 
 import errno
@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 
 CONNECTIONS_MOST = 256
-_CHUNK = 32768  # if both directions of all connections are stuck, 16 MiB; 64 KiB are a tenth faster
+_CHUNK = 32768  # 16 MiB in all if every connection is stuck; 64 KiB would be a tenth faster
 _LAST_S = 2.0  # for the last data of a guest that has ended
-_REST_S = 0.1  # if a resource has run out
+_REST_S = 0.1  # after a resource has run out
 _LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 3))
@@ -40,7 +40,7 @@ class End:
 
     @property
     def wants(self) -> int:
-        """The events to wait for: its bytes, while the other end takes them, and room for those that are left."""
+        """The events to wait for: input, while the other end accepts it, and room for output that is left."""
         if self.connects:
             return _OUT
         if self.other.connects:
@@ -57,13 +57,13 @@ class Relay:
         self._poll = select.epoll()
         self._poll.register(line, _IN)
         self._ends: dict[int, End] = {}
-        self._gone: list[socket.socket] = []  # closed after a turn: until then no other has its number
+        self._gone: list[socket.socket] = []  # closed after the turn, so that no number is reused before
         self._listens = False
         self._rest = 0.0
         self._until = math.inf
 
     def run(self) -> None:
-        """Relay until the line has ended and what was left is passed on, or its time is over."""
+        """Relay until the line has ended and the rest is passed on, or the time for that is over."""
         while time.monotonic() < self._until and (self._ends or self._until == math.inf):
             self._turn()
         for end in [one for one in self._ends.values() if one.client]:
@@ -99,7 +99,7 @@ class Relay:
             self._listens = listens
 
     def _finish(self) -> None:
-        """The sandbox has ended: nobody is let in, and an answer that is on its way may arrive."""
+        """Handle the end of the sandbox: accept no more connections, and let answers on their way arrive."""
         self._poll.unregister(self._line)
         self._until = time.monotonic() + _LAST_S
         self._listen()
@@ -108,7 +108,7 @@ class Relay:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Close for clients that have all data of their guest, which has ended, and that keep their half open."""
+        """Close connections whose clients have all data of the ended guest but keep their half open."""
         for end in [one for one in self._ends.values() if one.client and one.shut]:
             self._forget(end.other)
             self._forget(end)
@@ -167,7 +167,7 @@ class Relay:
             self._drop(end)
 
     def _carry(self, end: End, event: int) -> None:
-        """Errors and hang-ups are reported with either: reading or writing then shows which."""
+        """Read or write. Errors and hang-ups are reported with either event, and the call shows which it is."""
         looks = end.looks
         if looks & _OUT and event & ~_IN:
             self._send(end)
@@ -189,7 +189,7 @@ class Relay:
             pass
 
     def _settle(self, end: End) -> None:
-        """Pass an end of stream on when everything before it is sent; close when both have ended. Raises OSError."""
+        """Pass an end of stream on once everything before it is sent; close when both have ended. Raises OSError."""
         other = end.other
         for one in (end, other):
             if one.other.ended and not one.left and not one.shut:
@@ -204,7 +204,7 @@ class Relay:
             self._look(one, one.wants)
 
     def _look(self, end: End, wants: int) -> None:
-        """An end that waits for nothing is not polled: its hang-up would be reported over and over."""
+        """Poll an end, unless it waits for nothing: its hang-up would be reported over and over."""
         if wants == end.looks:
             return
         if not end.looks:
@@ -221,7 +221,7 @@ class Relay:
         self._gone.append(end.sock)
 
     def _drop(self, end: End) -> None:
-        """One end failed or was never reached: reset the other, as would happen without a relay."""
+        """Reset the other end when one failed or was never reached, as would happen without a relay."""
         for one in {end, end.other}:
             one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._forget(one)

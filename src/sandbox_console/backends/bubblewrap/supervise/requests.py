@@ -37,7 +37,7 @@ class Requests:
         self._keeper = keeper
         self.close()
         server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        server.bind(_SOCKET)  # relative to the working folder: an address holds 107 bytes, a path may be longer
+        server.bind(_SOCKET)  # relative to the working folder, as an address is limited to 107 bytes
         server.listen(_BACKLOG)
         server.setblocking(False)
         keeper.loop.on(server.fileno(), lambda: self._accept(server))

@@ -1,4 +1,4 @@
-"""The main process's output on disk: numbered files of framed chunks. The oldest go when it grows too large.
+"""The main process's output on disk: numbered files of framed chunks, of which the oldest are removed.
 
 A file begins with MAGIC and the number of lines before it; then come frames: time in ns since the epoch, kind, length,
 bytes. A frame is what one read of a pipe returned: it may hold many lines or a part of one.
@@ -13,7 +13,7 @@ HEAD = struct.Struct("<8sQ")
 FRAME = struct.Struct("<QBI")
 STDOUT, STDERR, GAP = 1, 2, 3
 FILES_MOST = 256
-_PAUSE_S = 0.25  # for a flood: a gap for each chunk would be a flood of its own
+_PAUSE_S = 0.25  # during a flood: a gap for each chunk would itself be a flood
 
 
 def numbers(folder: str) -> list[int]:
@@ -71,7 +71,7 @@ class Writer:
         self._drop()
 
     def _drop(self) -> None:
-        """Remove the oldest, beyond what may be kept: each run of a sandbox begins a file, even if it writes little."""
+        """Remove the oldest files beyond the limit. Each run of a sandbox begins a file, even if it writes little."""
         *older, _ = numbers(self._folder)
         room = (self._keep - 1) * (self._size + FRAME.size)
         for place, number in enumerate(reversed(older)):
@@ -99,7 +99,7 @@ class Writer:
             self._lost += max(lines, 1)
 
     def end(self) -> None:
-        """Record what was left out last."""
+        """Record the last output that was left out."""
         try:
             self._tell_flood()
         except OSError:

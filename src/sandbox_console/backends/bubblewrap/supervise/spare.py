@@ -1,4 +1,4 @@
-"""A command that waits in the sandbox for its order, so that the next request for one begins without three forks.
+"""Keeps a process waiting in the sandbox for a command, so that the next command starts without three forks.
 
 It is confined by the steps that every command takes; neither it nor the helper above it has a privilege while it waits.
 One is started after a command has run, and ends if no other comes for a while: an idle sandbox has no process of the
@@ -15,12 +15,12 @@ from . import wire
 from .loop import Loop
 
 _SOON_S = 0.05
-"""The delay after the start of a command. The end of a short command is reported first: a fork takes 0.5 ms."""
+"""The delay after the start of a command, so that a short command's end is reported first: a fork takes 0.5 ms."""
 _KEPT_S = 20.0
 
 
 class Spare:
-    """At most one. ``make`` starts it; returns the sockets at which its helper reports, and at which it waits."""
+    """At most one spare. ``make`` starts it, and returns the sockets of its helper's reports and of its order."""
 
     def __init__(self, loop: Loop, make: Callable[[], tuple[socket.socket, socket.socket]]) -> None:
         self._loop, self._make = loop, make
@@ -28,11 +28,11 @@ class Spare:
         self._helper = 0
 
     def prepare_soon(self) -> None:
-        """Start one a little later."""
+        """Start a spare a little later."""
         self._loop.after("spare", _SOON_S, self.prepare)
 
     def prepare(self) -> None:
-        """Start one, and keep it for a while; a host without room for another process has none."""
+        """Start a spare and keep it for a while. A host without room for another process gets none."""
         if self._there is None:
             try:
                 self._there = self._make()
@@ -43,7 +43,7 @@ class Spare:
         self._loop.after("spare", _KEPT_S, self.drop)
 
     def _told(self) -> None:
-        """Its helper reports which process it is; anything else means its end."""
+        """Read the process id that its helper reports; anything else means that it has ended."""
         if self._there is None:
             return
         message, fds = wire.receive(self._there[0])
@@ -55,10 +55,10 @@ class Spare:
             self.drop()
 
     def take(self, asked: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
-        """Give it its order; returns the helper (0 if not known yet) and its socket. None if there is no spare."""
+        """Send it a command. Returns the helper's pid (0 if not known yet) and socket; None if there is no spare."""
         if self._there is not None and _readable(self._there[0]):
             self._told()
-        if self._there is None or len(json.dumps(asked)) > wire.PACKET:  # a longer one would arrive cut off
+        if self._there is None or len(json.dumps(asked)) > wire.PACKET:  # a longer message would arrive cut off
             return None
         report, orders = self._there
         self._loop.off(report.fileno())
@@ -70,7 +70,7 @@ class Spare:
         return None
 
     def drop(self) -> None:
-        """End it."""
+        """End the spare."""
         if self._there is not None:
             self._loop.off(self._there[0].fileno())
             for one in self._there:
@@ -79,7 +79,7 @@ class Spare:
 
 
 def _readable(sock: socket.socket) -> bool:
-    """Whether something has come. Not with select(2), which takes no descriptor above 1023."""
+    """Whether a socket can be read. It avoids select(2), which accepts no descriptor above 1023."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))

@@ -16,9 +16,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def take_lock() -> bool:
-    """Lock the sandbox's folder for this process's life; False if another supervisor runs it."""
+    """Lock the sandbox's folder until this process ends; False if another supervisor runs it."""
     fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for turn in range(100):  # a console that checks whether it is held holds it for an instant
+    for turn in range(100):  # a console that checks the lock holds it for an instant
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
@@ -39,9 +39,9 @@ def _runs() -> bool:
 
 
 def write_status(name: str, spare: str, status: dict[str, object]) -> None:
-    """Put ``status`` in place of ``name``, completely or not at all, through ``spare``, which then has the old one.
+    """Replace the file ``name`` by ``status`` atomically, through ``spare``, which then has the old content.
 
-    Raises OSError if it has grown by a block and the disk has none.
+    Raises OSError if it needs one more block and the disk is full.
     """
     text = json.dumps(status).encode()
     fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -53,6 +53,6 @@ def write_status(name: str, spare: str, status: dict[str, object]) -> None:
         os.close(fd)
     names = os.fsencode(spare), os.fsencode(name)
     if _libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) < 0:
-        os.rename(spare, name)  # the first time, or a file system that cannot exchange
+        os.rename(spare, name)  # the first time, or on a file system that cannot exchange files
         with open(spare, "wb") as file:
             file.write(bytes(size))

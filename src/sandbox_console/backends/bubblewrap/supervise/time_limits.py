@@ -26,13 +26,13 @@ class TimeLimits:
         self.ports: Ports | None = None
 
     def begin(self) -> None:
-        """The sandbox now runs."""
+        """Start the timers, as the sandbox is now running."""
         self.touch()
         if self._longest_s:
             self._loop.after("duration", self._longest_s, lambda: self._end("max_duration_s ran out"))
 
     def touch(self) -> None:
-        """Something happened: the idle time starts over."""
+        """Note that something happened, so that the idle time starts over."""
         self._active_at = time.monotonic()
         if self._idle_s and not self._loop.awaits("idle"):
             self._loop.after("idle", self._idle_s, self._check_idle)

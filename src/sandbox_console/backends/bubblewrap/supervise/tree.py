@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 WAITS = "sandbox-waits"
-"""The name of a helper whose command has no order yet."""
+"""The name of a helper that waits for a command."""
 
 
 def children(pid: int) -> list[int]:
-    """The children of every thread of a process."""
+    """The child processes of all threads of a process."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -42,7 +42,7 @@ def state(pid: int) -> str:
 
 
 def waits(pid: int) -> bool:
-    """Whether it is a helper whose command has no order yet."""
+    """Whether a process is a helper that waits for a command."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:
             return file.read() == f"{WAITS}\n".encode()

@@ -35,7 +35,7 @@ def receive(sock: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
 
 
 def _parsed(data: bytes) -> dict[str, object]:
-    """Anything that is not one of our messages counts as empty: it must end neither the sandbox nor the console."""
+    """A message; empty if the data is not one of ours, as that must end neither the sandbox nor the console."""
     try:
         message = json.loads(data)
     except (ValueError, RecursionError):
@@ -52,11 +52,11 @@ def to_memfd(name: str, content: bytes) -> int:
 
 
 def to_sealed(name: str, content: bytes) -> int:
-    """A descriptor of a program in memory that nobody can change any more."""
+    """A descriptor of a program in memory that nobody can change."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         fd = os.memfd_create(name, flags | _MFD_EXEC)
-    except OSError:  # before Linux 6.3 every memfd may be executed
+    except OSError:  # before Linux 6.3 every memfd can be executed
         fd = os.memfd_create(name, flags)
     _write_all(fd, content)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)

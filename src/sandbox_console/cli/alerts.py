@@ -1,0 +1,133 @@
+"""``alerts``: lists alerts and messages that have not arrived, silences alerts, and tries the channels."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import duration, moment
+from sandbox_console.cli.watch import terminal
+from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.model.alert import Alert, Delivery, Silence
+from sandbox_console.model.quantities import parse_duration_s
+from sandbox_console.service.alerts.book import AlertBook
+
+_MONTH_S = 31 * 86400
+
+
+async def alerts(context: Context) -> int:
+    """Run one of the verbs."""
+    async with context.open() as console:
+        with closing(AlertBook(console, context.now)) as book:
+            match context.args.what:
+                case "ls":
+                    return await _ls(context, book)
+                case "outbox":
+                    return await _outbox(context, book)
+                case "silence":
+                    return await _silence(context, book)
+                case _:
+                    return await _test(context, book, list(console.config.alerts.channels))
+
+
+async def _ls(context: Context, book: AlertBook) -> int:
+    found = await book.alerts(resolved=context.args.all)
+    if context.json:
+        for one in found:
+            context.record(one.as_dict())
+        return 0
+    head = ("STATE", "SEVERITY", "RULE", "SANDBOX", "SINCE", "TEXT")
+    context.table(head, (_row(one, context.now()) for one in found))
+    if not found:
+        context.say("no alert fires")
+    if not await book.watcher():
+        context.say("note: nothing runs the rules now; sandbox-console watch does")
+    if waiting := await book.waiting():
+        context.say(f"note: {len(waiting)} messages have not arrived yet; see sandbox-console alerts outbox")
+    return 0
+
+
+def _row(one: Alert, now: float) -> tuple[str, ...]:
+    state = f"{one.state}, silenced" if one.silenced else str(one.state)
+    return state, one.severity, one.rule, one.name, f"{duration(now - one.since)} ago", one.text
+
+
+async def _outbox(context: Context, book: AlertBook) -> int:
+    found = await book.waiting()
+    if context.json:
+        for one in found:
+            context.record(_delivery(one))
+        return 0
+    head = ("CHANNEL", "RULE", "STATUS", "MADE", "TRIES", "NEXT", "WHY")
+    context.table(head, (_delivery_row(one, context.now()) for one in found))
+    if not found:
+        context.say("every message has arrived")
+    return 0
+
+
+def _delivery(one: Delivery) -> dict[str, object]:
+    return {
+        "channel": one.channel, "message": one.message.id, "rule": one.message.rule, "status": one.message.status,
+        "at": one.message.at, "attempts": one.attempts, "next_at": one.next_at, "error": one.error,
+    }  # fmt: skip
+
+
+def _delivery_row(one: Delivery, now: float) -> tuple[str, ...]:
+    wait = f"in {duration(one.next_at - now)}" if one.next_at > now else "now"
+    made = f"{duration(now - one.message.at)} ago"
+    return one.channel, one.message.rule, one.message.status, made, str(one.attempts), wait, one.error or "-"
+
+
+async def _silence(context: Context, book: AlertBook) -> int:
+    args = context.args
+    if args.undo is not None:
+        if args.rule is not None or not args.undo.isdecimal():
+            raise UsageError("--undo takes the number of a silence, and no RULE", hint="sandbox-console alerts silence")
+        ended = await book.end_silence(int(args.undo))
+        context.say(f"messages of {ended.rule} about {ended.sandbox} are sent again")
+        return 0
+    if args.rule is None:
+        return await _silences(context, book)
+    try:
+        seconds = parse_duration_s(args.period)
+    except ValueError as error:
+        raise UsageError(f"--for: {error}") from None
+    if not 0 < seconds <= _MONTH_S:
+        raise UsageError("--for: a silence lasts up to 31 days", hint="--for 2h")
+    made = await book.silence(args.rule, args.sandbox, seconds, args.reason)
+    if context.json:
+        context.record(made.as_dict())
+    else:
+        context.say(f"silence {made.id}: no messages of {made.rule} about {made.sandbox} until {moment(made.until)}")
+    return 0
+
+
+async def _silences(context: Context, book: AlertBook) -> int:
+    found = await book.silences()
+    if context.json:
+        for one in found:
+            context.record(one.as_dict())
+        return 0
+    context.table(("ID", "RULE", "SANDBOX", "UNTIL", "BY", "REASON"), map(_silence_row, found))
+    return 0
+
+
+def _silence_row(one: Silence) -> tuple[str, ...]:
+    return str(one.id), one.rule, one.sandbox, moment(one.until), one.by, one.reason or "-"
+
+
+async def _test(context: Context, book: AlertBook, known: list[str]) -> int:
+    names = list(dict.fromkeys(context.args.channels or known))
+    if not names:
+        raise UsageError("there is no channel to test", hint="add a table [alerts.channels.NAME]; see docs/alerts.md")
+    for name in names:
+        try:
+            await book.test(name, terminal(context))
+        except ConsoleError as error:
+            context.fail(error, name)
+            continue
+        if context.json:
+            context.record({"channel": name, "ok": True})
+        else:
+            context.text(f"{name}: the message has arrived")
+    return context.code

@@ -1,0 +1,110 @@
+"""What faces do with alerts: list them, silence them, and try the channels."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sandbox_console.errors import ConsoleError, Denied, NotFound
+from sandbox_console.model.alert import Alert, AlertMessage, AlertState, Delivery, Silence
+from sandbox_console.model.audit import Outcome
+from sandbox_console.service.alerts.channels.desktop import Write
+from sandbox_console.service.alerts.outbox import send
+from sandbox_console.service.alerts.store import AlertStore
+from sandbox_console.service.alerts.watch import alerts_folder, runs
+from sandbox_console.service.console import Console
+from sandbox_console.service.gate.description import origin
+
+T = TypeVar("T")
+
+
+class AlertBook:
+    """The alerts in a console's state. What changes something is recorded in the audit log."""
+
+    def __init__(self, console: Console, now: Callable[[], float] = time.time) -> None:
+        self._console, self._now = console, now
+        self._store = AlertStore(alerts_folder(console))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    async def alerts(self, *, resolved: bool = False) -> Sequence[Alert]:
+        """Those that fire, and with ``resolved`` also those that are over; the newest first. Raises ConsoleError."""
+        return await asyncio.to_thread(lambda: self._store.alerts(resolved=resolved))
+
+    async def changed_since(self, number: int) -> tuple[int, Sequence[Alert]]:
+        """See `AlertStore.changed_since`. Raises ConsoleError."""
+        return await asyncio.to_thread(self._store.changed_since, number)
+
+    async def waiting(self) -> Sequence[Delivery]:
+        """Messages that have not arrived, oldest first. Raises ConsoleError."""
+        return await asyncio.to_thread(self._store.waiting)
+
+    async def silences(self) -> Sequence[Silence]:
+        """The silences in force. Raises ConsoleError."""
+        return await asyncio.to_thread(self._store.silences, self._now())
+
+    async def watcher(self) -> str:
+        """The id of the process that runs the rules; empty if none does."""
+        return await asyncio.to_thread(runs, alerts_folder(self._console))
+
+    async def silence(self, rule: str, sandbox: str, seconds: float, reason: str = "") -> Silence:
+        """Turn off messages of matching rules and sandboxes. Raises Denied, AuditUnavailable, ConsoleError."""
+        now = self._now()
+        store, by = self._store, self._console.trail.actor
+
+        async def act() -> Silence:
+            return await asyncio.to_thread(store.silence, rule, sandbox, now + seconds, by, reason, now)
+
+        body = {"rule": rule, "sandbox": sandbox, "seconds": seconds, "reason": reason}
+        return await self._recorded("alert-silence", body, act)
+
+    async def end_silence(self, id_: int) -> Silence:
+        """Turn messages on again. Raises NotFound, Denied, AuditUnavailable, ConsoleError."""
+
+        async def act() -> Silence:
+            return await asyncio.to_thread(self._store.end_silence, id_)
+
+        return await self._recorded("alert-unsilence", {"silence": id_}, act)
+
+    async def test(self, channel: str, write: Write | None = None) -> None:
+        """Send a message over a channel now. Raises NotFound, NotDelivered, SecretError, Denied, AuditUnavailable."""
+        options = self._console.config.alerts.channels
+        if channel not in options:
+            there = ", ".join(options) or "none: add a table [alerts.channels.NAME]"
+            raise NotFound(f"there is no channel {channel!r}", hint=f"there is {there}")
+        now, id_ = self._now(), secrets.token_hex(12)
+        text = f"this tests the channel {channel}; nothing is wrong"
+        alert = Alert(f"alert_{id_}", "test", "info", "test", "test", AlertState.FIRING, now, text, fired_at=now)
+        message = AlertMessage(f"msg_{id_}", "test", "info", "test", now, platform.node(), (alert,), now + 60)
+        await self._recorded(
+            "alert-test", {"channel": channel, "message": message.id},
+            lambda: send(self._console, options[channel], message, write),
+        )  # fmt: skip
+
+    async def _recorded(self, verb: str, body: Mapping[str, Any], act: Callable[[], Awaitable[T]]) -> T:
+        """Act, with an attempt and its outcome in the audit log."""
+        journal = await self._console.trail.journal()
+        body = {"origin": origin(), **body}
+        if self._console.read_only:
+            refusal = Denied("this console is read-only", rule="policy.read_only")
+            why = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
+            refusal.audit_id = await journal.refuse(verb, "", "", body, Outcome.DENIED, why)
+            raise refusal
+        permit = await journal.begin(verb, "", "", body)
+        began, outcome, end = time.monotonic_ns(), Outcome.CANCELLED, dict[str, Any]()
+        try:
+            result = await act()
+            outcome = Outcome.OK
+            return result
+        except ConsoleError as error:
+            outcome, end = Outcome.FAILED, {"code": error.code, "error": error.message}
+            error.audit_id = permit.audit_id
+            raise
+        finally:
+            await journal.finish(permit, outcome, (time.monotonic_ns() - began) // 1000, end)

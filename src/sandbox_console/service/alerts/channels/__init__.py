@@ -1,0 +1,1 @@
+"""How a message is delivered: one file for each kind of channel. Each raises NotDelivered, with the reason."""

@@ -1,0 +1,348 @@
+"""Alerts on disk: open ones, messages that have not arrived yet, silences, and how far each source was read.
+
+One process at a time writes what the rules find; faces add silences and read. A tick of the rules is one transaction,
+so a kill at any moment leaves either an alert with its messages, or neither, and then it is found again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.model.alert import Alert, AlertMessage, AlertState, Delivery, Silence
+
+FILE = "alerts.db"
+_BUSY_S = 10.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS alert (
+    id TEXT PRIMARY KEY, rule TEXT NOT NULL, subject TEXT NOT NULL, state TEXT NOT NULL, changed INTEGER NOT NULL,
+    recorded TEXT NOT NULL DEFAULT '', ended REAL, data BLOB NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS alert_state ON alert (state);
+CREATE INDEX IF NOT EXISTS alert_changed ON alert (changed);
+CREATE TABLE IF NOT EXISTS told (
+    rule TEXT, subject TEXT, alert TEXT NOT NULL, at REAL NOT NULL, kept INTEGER NOT NULL, PRIMARY KEY (rule, subject)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS hits (
+    rule TEXT, subject TEXT, data BLOB NOT NULL, PRIMARY KEY (rule, subject)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS place (
+    source TEXT, subject TEXT, data BLOB NOT NULL, PRIMARY KEY (source, subject)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rule (name TEXT PRIMARY KEY, digest TEXT NOT NULL, since REAL NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS message (id TEXT PRIMARY KEY, at REAL NOT NULL, data BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS delivery (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, message TEXT NOT NULL, channel TEXT NOT NULL, attempts INTEGER NOT NULL,
+    next_at REAL NOT NULL, error TEXT NOT NULL, UNIQUE (message, channel)
+) STRICT;
+CREATE TABLE IF NOT EXISTS silence (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, until REAL NOT NULL, data BLOB NOT NULL
+) STRICT;
+"""
+
+
+class Told(Struct, frozen=True):
+    """The last message about a rule and a subject: of which alert, when, and how many were held back since."""
+
+    alert: str
+    at: float
+    kept: int = 0
+
+
+class Hits(Struct, frozen=True):
+    """The newest times at which something happened that a rule counts, and when the rule last held because of it."""
+
+    times: tuple[float, ...] = ()
+    held_at: float | None = None
+    name: str = ""
+    text: str = ""
+
+
+Key = tuple[str, str]
+"""A rule's name and a subject; of a place, its source and a subject."""
+
+
+class Changes(Struct):
+    """What one tick of the rules changes. A value of None removes it."""
+
+    alerts: dict[str, Alert | None] = field(default_factory=dict)
+    told: dict[Key, Told] = field(default_factory=dict)
+    hits: dict[Key, Hits | None] = field(default_factory=dict)
+    places: dict[Key, Any] = field(default_factory=dict)
+    messages: list[tuple[AlertMessage, tuple[str, ...]]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.alerts or self.told or self.hits or self.places or self.messages)
+
+
+class Kept(Struct):
+    """What an earlier process left. ``since`` is when each rule began to be watched as it is written now."""
+
+    alerts: list[Alert]
+    told: dict[Key, Told]
+    hits: dict[Key, Hits]
+    places: dict[Key, Any]
+    since: dict[str, float]
+
+
+class AlertStore:
+    """The file. Methods block and may be called on any thread; each raises ConsoleError if it cannot be used."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._folder / FILE
+
+    def exists(self) -> bool:
+        """Whether there is a file, so whether rules were ever watched or silenced here."""
+        return self.path.exists()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    # What the rules found
+
+    def commit(self, changes: Changes, now: float) -> None:
+        """Write one tick, all of it or nothing."""
+        with self._transaction() as db:
+            [number] = db.execute("SELECT coalesce(max(changed), 0) + 1 FROM alert").fetchone()
+            for id_, one in changes.alerts.items():
+                _put_alert(db, id_, one, number)
+            for (rule, subject), told in changes.told.items():
+                row = (rule, subject, told.alert, told.at, told.kept)
+                db.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?, ?)", row)
+            _put_all(db, "hits", "rule", changes.hits)
+            _put_all(db, "place", "source", changes.places)
+            for message, channels in changes.messages:
+                db.execute(
+                    "INSERT INTO message VALUES (?, ?, ?)", (message.id, message.at, msgspec.json.encode(message))
+                )
+                db.executemany(
+                    "INSERT INTO delivery (message, channel, attempts, next_at, error) VALUES (?, ?, 0, ?, '')",
+                    [(message.id, channel, now) for channel in channels],
+                )
+
+    def kept(self, digests: Mapping[str, str], now: float) -> Kept:
+        """What an earlier process left, for rules with these digests."""
+        since = self._begin_rules(digests, now)
+        return Kept(self._open_alerts(), self._told(), self._hits(), self._places(), since)
+
+    def _open_alerts(self) -> list[Alert]:
+        """Those that are pending or firing."""
+        return self._alerts("state != ?", AlertState.RESOLVED)
+
+    def alerts(self, *, resolved: bool = False, limit: int = 1000) -> list[Alert]:
+        """Those that fire, and with ``resolved`` also those that are over; the newest first."""
+        states = (AlertState.FIRING, AlertState.RESOLVED if resolved else AlertState.FIRING)
+        found = self._alerts("state IN (?, ?) ORDER BY changed DESC LIMIT ?", *states, limit)
+        return sorted(found, key=lambda one: -(one.fired_at or one.since))
+
+    def changed_since(self, number: int) -> tuple[int, list[Alert]]:
+        """The alerts that changed after this number, and the number to give the next time; 0 for all that fire."""
+        if not self.exists():
+            return number, []
+        with self._reading() as db:
+            [newest] = db.execute("SELECT coalesce(max(changed), 0) FROM alert").fetchone()
+        if newest == number:
+            return number, []
+        where = "changed > ?" if number else "changed > ? AND state = 'firing'"
+        return newest, self._alerts(where, number)
+
+    def unrecorded(self) -> list[Alert]:
+        """Alerts whose firing, or whose end, is not in the audit log yet."""
+        return self._alerts("state IN ('firing', 'resolved') AND recorded != state ORDER BY changed")
+
+    def recorded(self, alert: Alert) -> None:
+        """Note that an alert's state is in the audit log."""
+        with self._transaction() as db:
+            db.execute("UPDATE alert SET recorded = ? WHERE id = ?", (alert.state, alert.id))
+
+    def _told(self) -> dict[Key, Told]:
+        """The last message about each rule and subject."""
+        rows = self._rows("SELECT rule, subject, alert, at, kept FROM told")
+        return {(rule, subject): Told(alert, at, kept) for rule, subject, alert, at, kept in rows}
+
+    def _hits(self) -> dict[Key, Hits]:
+        """What the rules have counted."""
+        rows = self._rows("SELECT rule, subject, data FROM hits")
+        return {(rule, subject): msgspec.json.decode(data, type=Hits) for rule, subject, data in rows}
+
+    def _places(self) -> dict[Key, Any]:
+        """How far each source was read."""
+        rows = self._rows("SELECT source, subject, data FROM place")
+        return {(source, subject): msgspec.json.decode(data) for source, subject, data in rows}
+
+    def _begin_rules(self, digests: Mapping[str, str], now: float) -> dict[str, float]:
+        """Since when each rule is watched as it is written now. What happened before does not concern it."""
+        with self._transaction() as db:
+            known = {
+                name: (digest, since) for name, digest, since in db.execute("SELECT name, digest, since FROM rule")
+            }
+            found = {}
+            for name, digest in digests.items():
+                before = known.get(name)
+                found[name] = before[1] if before is not None and before[0] == digest else now
+                db.execute("INSERT OR REPLACE INTO rule VALUES (?, ?, ?)", (name, digest, found[name]))
+            for name in known.keys() - digests.keys():
+                db.execute("DELETE FROM rule WHERE name = ?", (name,))
+        return found
+
+    def forget(self, before: float) -> None:
+        """Remove alerts that ended, and silences that ran out, before a time."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM alert WHERE state = 'resolved' AND ended < ? AND recorded = state", (before,))
+            db.execute("DELETE FROM told WHERE at < ?", (before,))
+            db.execute("DELETE FROM silence WHERE until < ?", (before,))
+
+    # Messages on their way
+
+    def due(self, channel: str, now: float, limit: int = 20) -> list[Delivery]:
+        """Messages for a channel whose time has come, oldest first."""
+        return self._deliveries("channel = ? AND next_at <= ? ORDER BY seq LIMIT ?", channel, now, limit)
+
+    def waiting(self) -> list[Delivery]:
+        """All messages that have not arrived, oldest first."""
+        return self._deliveries("1 ORDER BY seq")
+
+    def next_due(self, channel: str) -> float | None:
+        """When the next message for a channel is tried; None if there is none."""
+        rows = self._rows("SELECT min(next_at) FROM delivery WHERE channel = ?", channel)
+        return rows[0][0] if rows else None
+
+    def delivered(self, delivery: Delivery) -> None:
+        """A message has arrived, or is given up."""
+        with self._transaction() as db:
+            db.execute(
+                "DELETE FROM delivery WHERE message = ? AND channel = ?", (delivery.message.id, delivery.channel)
+            )
+            db.execute("DELETE FROM message WHERE id NOT IN (SELECT message FROM delivery)")
+
+    def failed(self, delivery: Delivery) -> None:
+        """A message has not arrived: keep when it is tried again, and why."""
+        with self._transaction() as db:
+            row = (delivery.attempts, delivery.next_at, delivery.error, delivery.message.id, delivery.channel)
+            db.execute(
+                "UPDATE delivery SET attempts = ?, next_at = ?, error = ? WHERE message = ? AND channel = ?", row
+            )
+
+    # Silences
+
+    def silence(self, rule: str, sandbox: str, until: float, by: str, reason: str, now: float) -> Silence:
+        """Add a silence."""
+        with self._transaction() as db:
+            made = Silence(0, rule, sandbox, until, by, reason, now)
+            cursor = db.execute("INSERT INTO silence (until, data) VALUES (?, ?)", (until, msgspec.json.encode(made)))
+            return msgspec.structs.replace(made, id=cursor.lastrowid or 0)
+
+    def end_silence(self, id_: int) -> Silence:
+        """Remove a silence. Raises NotFound."""
+        for one in self.silences(0.0):
+            if one.id == id_:
+                with self._transaction() as db:
+                    db.execute("DELETE FROM silence WHERE id = ?", (id_,))
+                return one
+        raise NotFound(f"there is no silence {id_}", hint="sandbox-console alerts silence lists them")
+
+    def silences(self, now: float) -> list[Silence]:
+        """The silences that are in force at a time."""
+        rows = self._rows("SELECT id, data FROM silence WHERE until > ? ORDER BY id", now)
+        return [msgspec.structs.replace(msgspec.json.decode(data, type=Silence), id=id_) for id_, data in rows]
+
+    # The file
+
+    def _alerts(self, where: str, *values: Any) -> list[Alert]:
+        rows = self._rows(f"SELECT data FROM alert WHERE {where}", *values)  # noqa: S608 - ours
+        return [msgspec.json.decode(data, type=Alert) for (data,) in rows]
+
+    def _deliveries(self, where: str, *values: Any) -> list[Delivery]:
+        sql = (
+            "SELECT m.data, d.channel, d.attempts, d.next_at, d.error"  # noqa: S608 - ours
+            f" FROM delivery d JOIN message m ON m.id = d.message WHERE {where}"
+        )
+        return [
+            Delivery(msgspec.json.decode(data, type=AlertMessage), channel, attempts, next_at, error)
+            for data, channel, attempts, next_at, error in self._rows(sql, *values)
+        ]
+
+    def _rows(self, sql: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        if not self.exists():
+            return []
+        with self._reading() as db:
+            return db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                yield self._opened()
+            except (sqlite3.Error, OSError, msgspec.MsgspecError) as error:
+                raise self._unusable(error) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._reading() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA synchronous = FULL")
+                db.executescript(_SCHEMA)
+            except sqlite3.Error:
+                db.close()
+                raise
+            self._db = db
+        return self._db
+
+    def _unusable(self, error: Exception) -> ConsoleError:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        return ConsoleError(f"the alerts in {self.path} cannot be used: {why}", hint="see the disk: df")
+
+
+def _put_alert(db: sqlite3.Connection, id_: str, one: Alert | None, number: int) -> None:
+    if one is None:
+        db.execute("DELETE FROM alert WHERE id = ?", (id_,))
+        return
+    row = (id_, one.rule, one.subject, str(one.state), number, one.resolved_at, msgspec.json.encode(one))
+    db.execute(
+        "INSERT INTO alert (id, rule, subject, state, changed, ended, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET (state, changed, ended, data)"
+        " = (excluded.state, excluded.changed, excluded.ended, excluded.data)",
+        row,
+    )
+
+
+def _put_all(db: sqlite3.Connection, table: str, key: str, values: Mapping[Key, Any]) -> None:
+    gone: Iterable[Key] = [at for at, value in values.items() if value is None]
+    db.executemany(f"DELETE FROM {table} WHERE {key} = ? AND subject = ?", gone)  # noqa: S608 - ours
+    kept = [(*at, msgspec.json.encode(value)) for at, value in values.items() if value is not None]
+    db.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", kept)  # noqa: S608 - ours

@@ -1,0 +1,129 @@
+"""Ends shells whose console was killed, and notes their end in the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from sandbox_console.backends.abilities import EndsLostShells
+from sandbox_console.crash_guard import guard
+from sandbox_console.errors import AuditUnavailable, BackendUnreachable, ConsoleError, NotFound
+from sandbox_console.model.action import Permit
+from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.model.sandbox import SandboxRef, parse_ref
+from sandbox_console.service.gate.redaction import masked
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord, ShellRecords
+
+REASON = "the process that held it was killed"
+
+
+class LostShells:
+    """Looks for such shells once for each console, when it is about to change something."""
+
+    def __init__(
+        self, records: ShellRecords, fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings,
+        options: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """``options`` are those of the command line by which another process finds the same configuration."""
+        self._records, self._fleet, self._trail, self._options = records, fleet, trail, options
+        self._vault, self._recordings = vault, recordings
+        self._looking: asyncio.Task[int] | None = None
+
+    async def hold(self, record: ShellRecord) -> HeldRecord | None:
+        """Keep a record of a shell that is about to be opened; None on a full disk, when only this console ends it."""
+
+        def begin() -> HeldRecord:
+            guard.hold_shell(self._options)
+            held = self._records.begin()
+            try:
+                held.write(record)
+            except OSError:
+                held.remove()
+                raise
+            return held
+
+        with suppress(OSError):
+            return await asyncio.to_thread(begin)
+        return None
+
+    async def forget(self, held: HeldRecord | None) -> None:
+        """Remove the record of a shell whose end is recorded."""
+        if held is not None:
+            await asyncio.to_thread(held.remove)
+        guard.shell_ended()
+
+    def look(self) -> asyncio.Task[int]:
+        """Start looking, once. The task returns how many were ended."""
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._end_all())
+        return self._looking
+
+    async def close(self) -> None:
+        """Stop. The remaining ones are left to the next console."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _end_all(self) -> int:
+        lost = await asyncio.to_thread(lambda: list(self._records.lost()))
+        return sum(await asyncio.gather(*(self._end(one) for one in lost)))
+
+    async def _end(self, held: HeldRecord) -> int:
+        """End one shell. It is left to the next console if its backend is silent or the end cannot be recorded."""
+        try:
+            record = await asyncio.to_thread(held.read)
+            ref = parse_ref(record.ref)
+        except (OSError, ValueError):  # damaged: it identifies nothing
+            await asyncio.to_thread(held.remove)
+            return 0
+        if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
+            held.let_go()
+            return 0
+        try:
+            await self._finish(held, record, ref)
+        except (AuditUnavailable, BackendUnreachable):
+            return 0
+        else:
+            return 1
+        finally:
+            held.let_go()
+
+    async def _finish(self, held: HeldRecord, record: ShellRecord, ref: SandboxRef) -> None:
+        journal = await self._trail.journal()
+        permit = journal.inherited(record.audit_id, "shell")
+        body: dict[str, Any] = {
+            "exit": None, "signal": None, "reason": REASON,
+            "duration_s": round(max(0.0, time.time() - record.began), 3),
+        }  # fmt: skip
+        body |= await self._ended(permit, record, ref)
+        if record.recording:
+            body["recording"] = await self._recordings.end_lost(record.recording)
+        told: Mapping[str, Any] = masked(body, self._vault.redactor.text)
+        await journal.note(permit, ref.backend, record.ref, told)
+        await run_to_completion(asyncio.to_thread(held.remove))
+
+    async def _ended(self, permit: Permit, record: ShellRecord, ref: SandboxRef) -> dict[str, str]:
+        """End its processes. Returns what went wrong. Raises BackendUnreachable."""
+        try:
+            backend = await self._fleet.use(ref.backend, ref.host)
+            target = await self._fleet.inspect(ref)
+            if target.spec is not None:  # a typed secret is in the recording
+                await self._vault.learn(target.spec.secrets)
+            if isinstance(backend, EndsLostShells) and record.mark:
+                await backend.end_lost_shell(permit, ref, record.user, record.mark)
+        except (BackendUnreachable, AuditUnavailable):
+            raise
+        except NotFound:
+            return {}  # removed meanwhile, with everything in it
+        except ConsoleError as error:
+            return {"error": error.message}
+        except Exception as error:  # noqa: BLE001 - a bug of a backend's is told in the note, like any other failure
+            return {"error": f"{type(error).__name__}: {error}"}
+        return {}
