@@ -114,6 +114,18 @@ def _nginx() -> str:
     return "" if shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") else "no nginx"
 
 
+def openenv_checkout() -> Path:
+    """A clone of OpenEnv's repository: no registry has its opencode_env, so CI cannot have it."""
+    return Path(os.environ.get("OPENENV_CHECKOUT", ""))
+
+
+def _openenv() -> str:
+    named = os.environ.get("OPENENV_CHECKOUT")
+    if named and (openenv_checkout() / "envs/opencode_env/harness.py").is_file():
+        return ""
+    return "OPENENV_CHECKOUT names no clone of OpenEnv"
+
+
 _PROBES: dict[str, Callable[[], str]] = {
     "docker": _docker,
     "docker-registry": _docker_registry,
@@ -126,6 +138,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "sshd": _sshd,
     "strace": _strace,
     "nginx": _nginx,
+    "openenv": _openenv,
     "machine": _machine,
     "mcp-inspector": _mcp_inspector,
     "microsandbox": _microsandbox,

@@ -4,7 +4,7 @@
         factory = OpenCodeSessionFactory(..., sandbox_backend=SandboxBackend(console, image="node:20-slim"))
 
 The contract is the protocol that OpenEnv's opencode_env declares. It is structural: nothing of OpenEnv is imported, as
-its package on PyPI (openenv-core 0.3.0) does not contain the protocol.
+its package on PyPI (openenv-core 0.3.0, wheel and sdist) does not contain it; only its repository does.
 """
 
 from __future__ import annotations
