@@ -15,7 +15,7 @@ from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
 from sandbox_console.errors import AuditUnavailable
 
-FLIPS = int(os.environ.get("AUDIT_FLIPS", "250"))
+FLIPS = int(os.environ.get("AUDIT_FLIPS", "160"))
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ async def told(path):
         return True
 
 
+@pytest.mark.timeout(900)
 async def test_each_flipped_bit_of_a_closed_log_is_told(closed, capsys):
     chance = random.Random(11)
     whole = await verify.verify(closed)
