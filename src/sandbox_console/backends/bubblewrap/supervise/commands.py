@@ -36,6 +36,7 @@ class Guest:
         self.helper = helper  # 0 until it is known
         self.ended = False
         self._began = False
+        self._terminal = False
         self._connected = True
         self._ooms = keeper.group.oom_kills()
         keeper.loop.off(conn.fileno())
@@ -50,6 +51,7 @@ class Guest:
         if "helper" in message:
             self.helper = int(str(message["helper"]))
             return
+        self._terminal = self._terminal or "terminal" in message
         self._began = self._began or "terminal" not in message
         if "exit" in message:
             message = {"exit": self._exit(int(str(message["exit"])))}
@@ -74,8 +76,8 @@ class Guest:
         if message is None:
             self._connected = False
             self._keeper.requests.drop(self._conn)
-        if message is None and self.ended:
-            return  # what it left running on purpose stays
+        if message is None and self.ended and not self._terminal:
+            return  # what a command left running on purpose stays; a shell ends with all that it started
         self._kill()
 
     def _kill(self) -> None:
