@@ -83,7 +83,7 @@ class FormBody(VerticalScroll):
                 yield Static(Content(place(self._sandbox)))
                 return
             places, kept = self._places, self._draft.place
-            yield Select(_options(places), allow_blank=not places, compact=True, id="backend",
+            yield Select([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True, id="backend",
                          prompt="no backend answers",
                          value=kept if kept in places else places[0] if places else Select.NULL)  # fmt: skip
 
@@ -95,7 +95,7 @@ class FormBody(VerticalScroll):
             return
         self._places = offered
         for line in self.query("#backend").results(Select):
-            line.set_options(_options(offered))
+            line.set_options([(plain(_label(one)), one) for one in offered])
             if offered:
                 line.value = chosen or offered[0]
 
@@ -169,10 +169,9 @@ class FormBody(VerticalScroll):
         row.query_one(f"#field-{row.field.name}").focus()
 
 
-def _options(places: Iterable[Place]) -> list[tuple[Content, Place]]:
-    return [
-        (plain(name if host in ("local", "default") else f"{name} on {host}"), (name, host)) for name, host in places
-    ]
+def _label(place: Place) -> str:
+    name, host = place
+    return name if host in ("local", "default") else f"{name} on {host}"
 
 
 def labels_of(problems: Container[str]) -> str:
