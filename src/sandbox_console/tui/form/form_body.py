@@ -83,8 +83,8 @@ class FormBody(VerticalScroll):
                 yield Static(Content(place(self._sandbox)))
                 return
             places, kept = self._places, self._draft.place
-            yield Select([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True, id="backend",
-                         prompt="no backend answers",
+            yield Select([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
+                         id="backend", prompt="no backend answers",
                          value=kept if kept in places else places[0] if places else Select.NULL)  # fmt: skip
 
     def offer(self, places: Sequence[Place]) -> None:
