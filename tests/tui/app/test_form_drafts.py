@@ -172,6 +172,8 @@ async def test_no_secret_is_in_a_draft(run_app, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
+        ("", True),
+        ("   ", True),
         ("python -m http.server", True),
         ("sh -c 'echo ${TOKEN}'", True),
         ("curl https://u:pa55word@x.io/", False),

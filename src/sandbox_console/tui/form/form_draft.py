@@ -14,6 +14,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,7 +142,7 @@ def _options(text: str) -> Iterator[tuple[str, str]]:
     """Yield possible names with values: the whole text, ``NAME=value``, and an option with the word after it."""
     yield "", text
     words = _words(text)
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         key, _, value = word.partition("=")
         yield key, value
         if word.startswith("-") and "=" not in word and SECRET_WORD.search(word) and not following.startswith("-"):
