@@ -71,6 +71,15 @@ class Holding(Protocol):
 
 
 @runtime_checkable
+class HasClock(Protocol):
+    """Needs no capability: a backend whose host may have another clock than this machine."""
+
+    async def clock(self) -> float | None:
+        """The host's time in seconds since the epoch; None if it does not tell. Raises BackendUnreachable."""
+        ...
+
+
+@runtime_checkable
 class EndsLostShells(Protocol):
     """Needs no capability: a backend whose shells go on when the console that opened them is killed."""
 

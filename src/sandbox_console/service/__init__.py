@@ -17,6 +17,8 @@ from sandbox_console.service.incident.bundle_file import WriteFailed
 from sandbox_console.service.incident.bundle_open import open_bundle
 from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 from sandbox_console.service.incident.cause import DENIED_S, Cause, cause, judge
+from sandbox_console.service.incident.cause_sections import FIELDS, Section
+from sandbox_console.service.incident.cause_sections import sections as cause_sections
 from sandbox_console.service.incident.quarantine import Planned, Quarantined, keep_evidence, quarantine, release
 from sandbox_console.service.incident.quarantine import plan as plan_quarantine
 from sandbox_console.service.incident.timeline import Span, timeline
@@ -34,6 +36,7 @@ from sandbox_console.service.sessions.shell import ShellSession
 
 __all__ = [
     "DENIED_S",
+    "FIELDS",
     "TIMED_OUT_CODE",
     "ActionResult",
     "Allow",
@@ -68,6 +71,7 @@ __all__ = [
     "Replayed",
     "SecretInfo",
     "Secrets",
+    "Section",
     "ShellSession",
     "Span",
     "Subscription",
@@ -77,6 +81,7 @@ __all__ = [
     "WriteFailed",
     "attach",
     "cause",
+    "cause_sections",
     "change_to",
     "check_configuration",
     "differing",

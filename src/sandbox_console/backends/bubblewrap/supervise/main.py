@@ -352,11 +352,11 @@ class Supervisor:
         self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()
-        result = self._result()
+        result, memory = self._result(), self.group.memory()
         Requests.close()
         self.group.remove()
         if result["oom"]:
-            events.note(".", "oom")
+            events.note(".", "oom", **memory)
         events.note(".", "die", self._reason, exitCode=str(result["code"]), signal=str(result["signal"] or ""))
         self._write_status(status="exited", finished_at=time.time(), exit=result, pid=None, cgroups={})
         for conn in self._waiting:
