@@ -26,6 +26,7 @@ from sandbox_console.model import action
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Cause, Config, Consent, Console, cause, open_console, timeline
+from sandbox_console.service.incident import kernel_log
 
 EATS = "tail /dev/zero"
 
@@ -160,6 +161,31 @@ async def test_a_supervisor_that_was_killed(console: Console, make: Make, home: 
     found = await cause(console, sandbox)
     assert found.verdict.headline == f"lost: its supervisor (pid {supervisor}) is gone"
     assert not found.verdict.sure
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap"], indirect=True)
+async def test_a_gateway_that_was_killed(console: Console, make: Make, home: Path) -> None:
+    """The supervisor starts another one at once; what the command was doing has failed by then."""
+    ref = await make("sh", "-c", "sleep 2; exit 4", egress=("api.example",))
+    supervisor = _status(home, ref)["supervisor"]
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    [gateway] = [pid for pid in children if "egress" in Path(f"/proc/{pid}/cmdline").read_text()]
+    os.kill(int(gateway), signal.SIGKILL)
+    found = await cause(console, await until_ended(console, ref))
+    assert found.verdict.headline == "its command failed: exit 4, after its egress gateway ended"
+
+
+def test_out_of_memory_kills_in_the_kernels_log() -> None:
+    """Records as Linux 6.18 writes them to /dev/kmsg; a guest cannot write there."""
+    line = (
+        b"6,1200,5140900,-;oom-kill:constraint=%s,nodemask=(null),cpuset=abc,mems_allowed=0,oom_memcg=/docker/abc,"
+        b"task_memcg=/docker/%s,task=tail,pid=4711,uid=0\n"
+    )
+    records = [b"6,1,2,-;usual\n", line % (b"CONSTRAINT_MEMCG", b"abc"), line % (b"CONSTRAINT_NONE", b"other"), b"junk"]
+    mine, others = kernel_log._kills(iter(records))
+    assert (mine.pid, mine.group, mine.limit) == (4711, "/docker/abc", True)
+    assert (others.group, others.limit) == ("/docker/other", False)
+    assert kernel_log.oom_kills("no such sandbox", 0.0) == []
 
 
 @pytest.mark.parametrize("backend", ["bubblewrap"], indirect=True)

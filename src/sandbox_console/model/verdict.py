@@ -31,10 +31,12 @@ class Verdict(Struct, frozen=True):
 def verdict(
     sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening] = (), last_words: str = ""
 ) -> Verdict | None:
-    """Why a sandbox is not running; None while it is, or before it ever did. Its texts are not cleaned.
+    """Why a sandbox is not running, or does not stay so; None while it is, or before it ever was.
 
     ``happenings`` are the backend's events, oldest first; ``last_words`` is the end of its output.
     """
+    if sandbox.status is Status.STARTING and sandbox.restarts:
+        return _restarting(sandbox.restarts, happenings)
     if sandbox.status not in (Status.EXITED, Status.FAILED, Status.LOST):
         return None
     found = _hinted(_without_gateway(_found(sandbox, entries, happenings), sandbox, happenings), sandbox, last_words)
@@ -42,6 +44,15 @@ def verdict(
     if reason and reason.casefold() in found.headline.casefold():
         return structs.replace(found, evidence=tuple(text for text in found.evidence if text != reason))
     return found
+
+
+def _restarting(count: int, happenings: Sequence[Happening]) -> Verdict:
+    """A loop of restarts, with how it ended the last time."""
+    died = next((one for one in reversed(happenings) if one.what == "die"), None)
+    code = died.attributes.get("exitCode", "") if died else ""
+    last = f", the last time with exit {code}" if code else ""
+    seen = (f"event die {_time(died.at)}",) if died else ()
+    return Verdict(f"it ended and was started again {count} times{last}", (f"restarts: {count}", *seen))
 
 
 def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening]) -> Verdict:

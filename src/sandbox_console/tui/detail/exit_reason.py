@@ -12,7 +12,6 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.model.verdict import Verdict
 from sandbox_console.service import Console, judge
-from sandbox_console.tui.keys.keymap import hint
 
 
 class WhyBar(Static):
@@ -40,13 +39,13 @@ class WhyBar(Static):
         found = await judge(self._service, sandbox) if sandbox is not None else None
         self.set_class(found is not None, "-on")
         if found is not None:
-            self.update(why_words(found, hint(self, "why", "shows all of it")))
+            self.update(why_words(found))
 
 
-def why_words(found: Verdict, more: str = "") -> Content:
-    """Return the verdict, followed by its evidence. ``more`` names the key of the page with all of it."""
+def why_words(found: Verdict) -> Content:
+    """Return the verdict, followed by its evidence."""
     style = "bold $text-warning" if found.sure else "bold $text-error"
     return Content.assemble(
-        ("Why: ", "bold"), (clean(found.headline, cap=300), style), (f"  {more}" if more else "", "$dim"),
+        ("Why: ", "bold"), (clean(found.headline, cap=300), style),
         (f"\n     {clean(' · '.join(found.evidence), cap=600)}" if found.evidence else "", "$dim"),
     )  # fmt: skip

@@ -143,11 +143,11 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
     ],
     "pulse": [
         _key("pulse-backends", "b", "app.backends", "Backends"),
-        _key("pulse-alerts", "exclamation_mark", "app.alerts", "Alerts"),
         _key("pulse-egress-inbox", "i", "app.egress", "Egress inbox"),
         _key("pulse-audit", "h", "app.audit", "Audit"),
         _key("pulse-back", "escape,q,u", "dismiss", "Back"),
         _key("pulse-help", "question_mark", "app.help", "Help"),
+        _key("pulse-alerts", "exclamation_mark", "app.alerts", "Alerts"),
     ],
     "results": [
         _key("results-again", "r", "again", "Again"),

@@ -42,7 +42,7 @@ class Helper:
 
     def start(self) -> None:
         """Start the process; :meth:`ended` reports its end."""
-        if self._stopped:
+        if self._stopped or self.pid:
             return
         self.line, theirs = socket.socketpair()  # it ends when the other end is closed, and therefore with this process
         self._began = time.monotonic()
