@@ -28,6 +28,7 @@ from sandbox_console.service.reads.leaks import Leak, NotLooked
 from sandbox_console.service.reads.lookup import Found
 from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
+from sandbox_console.service.sandbox_file import SandboxFile, beyond, mark_of, read_specs
 from sandbox_console.service.sessions.attach import AttachedSession, attach
 from sandbox_console.service.sessions.forward import HeldForward, forward
 from sandbox_console.service.sessions.shell import ShellSession
@@ -67,6 +68,7 @@ __all__ = [
     "Planned",
     "Quarantined",
     "Replayed",
+    "SandboxFile",
     "SecretInfo",
     "Secrets",
     "ShellSession",
@@ -79,6 +81,7 @@ __all__ = [
     "TuiOptions",
     "WriteFailed",
     "attach",
+    "beyond",
     "cause",
     "change_to",
     "check_configuration",
@@ -93,12 +96,14 @@ __all__ = [
     "last_names",
     "load",
     "make_bundle",
+    "mark_of",
     "open_bundle",
     "open_console",
     "plan_quarantine",
     "preload",
     "quarantine",
     "read_draft",
+    "read_specs",
     "release",
     "replay",
     "same_template",

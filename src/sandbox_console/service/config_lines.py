@@ -38,6 +38,22 @@ def line_of_key(text: str, path: tuple[str, ...], nth: int = 1) -> int:
     return lines[nth - 1] if len(lines) >= nth else 0
 
 
+def line_in_table(text: str, table: str, nth: int, key: str) -> int:
+    """Return the line of a key in the ``nth`` (from 0) of an array of tables, or without ``table`` in the whole text.
+
+    If the key is not there, it is the line that begins the table; 0 if there is none.
+    """
+    if not table:
+        return line_of_key(text, (key,))
+    found = list(_paths(text))
+    heads = [number for number, path in found if path == (table,)]
+    if nth >= len(heads):
+        return 0
+    last = heads[nth + 1] if nth + 1 < len(heads) else len(text) + 1
+    keys = [number for number, path in found if path[:2] == (table, key) and heads[nth] < number < last]
+    return keys[0] if keys else heads[nth]
+
+
 def _split(path: str) -> tuple[str, ...]:
     return tuple(_ANY if part.startswith("[") else part[1:] for part in re.findall(r"\.[\w-]+|\[[^\]]*\]", path))
 
