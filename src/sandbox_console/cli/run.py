@@ -78,6 +78,8 @@ def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
             from sandbox_console.cli.create import schema as found
         case "update":
             from sandbox_console.cli.update import update as found
+        case "templates":
+            from sandbox_console.cli.templates import templates as found
         case "rename" | "commit" | "fork":
             from sandbox_console.cli.snapshots import derive as found
         case "snapshot":

@@ -33,6 +33,7 @@ from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tall
 from sandbox_console.service.sessions.attach import AttachedSession, attach
 from sandbox_console.service.sessions.forward import HeldForward, forward
 from sandbox_console.service.sessions.shell import ShellSession
+from sandbox_console.service.templates import Template, Templates
 
 __all__ = [
     "DENIED_S",
@@ -77,6 +78,8 @@ __all__ = [
     "Span",
     "Subscription",
     "Tally",
+    "Template",
+    "Templates",
     "Traffic",
     "TuiOptions",
     "WriteFailed",

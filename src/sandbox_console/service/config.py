@@ -132,10 +132,14 @@ class Config(Struct, frozen=True, kw_only=True):
 
 
 class Paths(Struct, frozen=True):
-    """Where the console keeps its files. ``state`` has mode 0700 and belongs to nobody else."""
+    """Where the console keeps its files. ``state`` has mode 0700 and belongs to nobody else.
+
+    ``templates`` is a folder of the user's own configuration, also if another ``config_file`` is named.
+    """
 
     config_file: Path
     state: Path
+    templates: Path = Path()
 
     def make_private(self) -> None:
         """Make the state folder, for its owner only. If that fails, reads still work; the first write reports it."""
@@ -170,13 +174,14 @@ def find_paths(config_file: Path | None = None) -> Paths:
     base = Path(home).expanduser().absolute() if home else None
     named = config_file or os.environ.get(f"{_PREFIX}CONFIG")
     try:
-        config = Path(named).expanduser() if named else (base or platformdirs.user_config_path(_APP)) / "config.toml"
+        folder = base or platformdirs.user_config_path(_APP)
+        config = Path(named).expanduser() if named else folder / "config.toml"
         state = base / "state" if base else platformdirs.user_state_path(_APP)
     except RuntimeError:  # raised since platformdirs 4.5; before, the path kept its ~
         state = Path()
     if not state.is_absolute():
         raise ConfigError("this user has no home folder to keep state in", hint="set HOME or SANDBOX_CONSOLE_HOME")
-    return Paths(config.absolute(), state)
+    return Paths(config.absolute(), state, folder.absolute() / "templates")
 
 
 def load(paths: Paths, *, required: bool = False) -> Config:

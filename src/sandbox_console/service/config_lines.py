@@ -47,6 +47,12 @@ def without_table(text: str, path: tuple[str, ...]) -> str:
     return "".join([*before, *after])
 
 
+def line_of_key(text: str, path: tuple[str, ...], nth: int = 1) -> int:
+    """Return the line that sets a key, or begins a table, for the ``nth`` time; 0 if there is none."""
+    lines = [number for number, found in _paths(text) if found[: len(path)] == path]
+    return lines[nth - 1] if len(lines) >= nth else 0
+
+
 def _split(path: str) -> tuple[str, ...]:
     return tuple(_ANY if part.startswith("[") else part[1:] for part in re.findall(r"\.[\w-]+|\[[^\]]*\]", path))
 

@@ -55,6 +55,7 @@ from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
 from sandbox_console.service.sessions.shell_records import ShellRecords
+from sandbox_console.service.templates import Templates
 
 T = TypeVar("T")
 
@@ -68,9 +69,12 @@ class Console:
 
     def __init__(
         self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: OwnFolders | None = None,
-        secrets: Mapping[str, Secret] | None = None, options: Sequence[str] = (),
+        secrets: Mapping[str, Secret] | None = None, options: Sequence[str] = (), templates: Path | None = None,
     ) -> None:  # fmt: skip
-        """``options`` are those of the command line by which another process finds the same configuration."""
+        """``options`` are those of the command line by which another process finds the same configuration.
+
+        ``templates`` is the folder of templates, by default one beside the state.
+        """
         self.config = config
         self.hub = hub
         self.fleet = fleet
@@ -88,6 +92,8 @@ class Console:
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
         self.definitions = SecretDefinitions(self._vault, trail, lambda: self.config.policy)
+        shelf = templates or state.with_name("templates")
+        self.templates = Templates(shelf, lambda: self.config, self.secrets, trail)
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
