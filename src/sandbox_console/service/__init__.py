@@ -3,12 +3,14 @@
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
+from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service.bootstrap import check_configuration, known_ground, last_names, open_console, preload
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.effects.change_plan import Change, How, Plan, differing, fixed_fields
 from sandbox_console.service.effects.port_forward import Forwarding
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
+from sandbox_console.service.effects.secret_definition import SecretDefinition, SecretDefinitions
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.incident.bundle import Made
@@ -69,7 +71,10 @@ __all__ = [
     "Quarantined",
     "Replayed",
     "SandboxFile",
+    "SecretDefinition",
+    "SecretDefinitions",
     "SecretInfo",
+    "SecretSource",
     "Secrets",
     "ShellSession",
     "Span",

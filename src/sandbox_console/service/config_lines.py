@@ -32,6 +32,21 @@ def line_of(text: str, message: str) -> int:
     return 0
 
 
+def without_table(text: str, path: tuple[str, ...]) -> str:
+    """Return the text without the lines of a table, from its header to its last key. Comments after that stay.
+
+    A value of several lines is not recognised, so the caller has to compare what both texts mean.
+    """
+    numbers = [number for number, found in _paths(text) if found[: len(path)] == path]
+    lines = text.splitlines(keepends=True)
+    if not numbers:
+        return text
+    before, after = lines[: numbers[0] - 1], lines[numbers[-1] :]
+    while before and after and not before[-1].strip() and not after[0].strip():
+        after = after[1:]
+    return "".join([*before, *after])
+
+
 def line_of_key(text: str, path: tuple[str, ...], nth: int = 1) -> int:
     """Return the line that sets a key, or begins a table, for the ``nth`` time; 0 if there is none."""
     lines = [number for number, found in _paths(text) if found[: len(path)] == path]

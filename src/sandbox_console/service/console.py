@@ -28,6 +28,7 @@ from sandbox_console.service.admission import Admission
 from sandbox_console.service.config import Config
 from sandbox_console.service.config_reload import LIVE, ConfigReload
 from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
+from sandbox_console.service.effects.secret_definition import SecretDefinitions
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
@@ -90,6 +91,7 @@ class Console:
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
+        self.definitions = SecretDefinitions(self._vault, trail, lambda: self.config.policy)
         shelf = templates or state.with_name("templates")
         self.templates = Templates(shelf, lambda: self.config, self.secrets, trail)
         self.shipper = Shipper(trail)
@@ -195,6 +197,7 @@ class Console:
     def follow_config(self, path: Path, load: Callable[[], Config]) -> None:
         """Read the configuration again when the file changes, once somebody watches. ``load`` raises ConfigError."""
         self.reload = ConfigReload(path, load, self.config, self._adopt, self.hub.publish)
+        self.definitions.follows = self.reload
 
     def _adopt(self, config: Config) -> None:
         """Use the parts of a configuration that apply at once."""
