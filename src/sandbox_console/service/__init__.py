@@ -23,6 +23,7 @@ from sandbox_console.service.incident.quarantine import Planned, Quarantined, ke
 from sandbox_console.service.incident.quarantine import plan as plan_quarantine
 from sandbox_console.service.incident.timeline import Span, timeline
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
+from sandbox_console.service.reads.drift import Mend
 from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.egress_draft import DraftLine, change_to, read_draft, write_draft
 from sandbox_console.service.reads.hub import Subscription
@@ -62,6 +63,7 @@ __all__ = [
     "How",
     "Leak",
     "Made",
+    "Mend",
     "NotLooked",
     "Operation",
     "Outbound",

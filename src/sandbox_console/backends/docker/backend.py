@@ -19,8 +19,9 @@ from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
+from sandbox_console.backends.docker.asked_specs import AskedSpecs
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.egress import EgressAbilities
+from sandbox_console.backends.docker.drift_abilities import DriftAbilities
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.gateways import Gateways, Options, token_of
 from sandbox_console.backends.docker.labels import claims, image_labels, is_gateway, own_labels
@@ -50,7 +51,7 @@ ENDED_S = 10.0
 """How long a killed container may take to disappear before it counts as a failure."""
 
 
-class DockerBackend(EgressAbilities):
+class DockerBackend(DriftAbilities):
     """The containers of one docker context; ``host`` is the context's name."""
 
     name = "docker"
@@ -64,6 +65,7 @@ class DockerBackend(EgressAbilities):
         self._connection = Connection(context)
         self._installation = Installation(state_dir)
         self._gates = Gateways(self._connection, state_dir, options or Options())
+        self._asked = AskedSpecs(state_dir / "asked" if state_dir else None)
         self._lives = LifetimeLimits(self._connection, state_dir, self._gates)
         self._listed = False  # listed since the last health check: such an engine is healthy
 
@@ -119,11 +121,12 @@ class DockerBackend(EgressAbilities):
         data = await self._inspected(ref)
         history = self._connection.history
         image = await history.image(engine, str(data.get("Image", "")))
+        asked = await self._last_asked(data)
         published = (*await self._gates.walled(engine, data), *await self._gates.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
             published=published, ours=self._installation.id, lives=await self._lives.facts(data),
-            why=await self._lives.why(data),
+            why=await self._lives.why(data), asked=asked, rules=await self._rules(data, asked),
         )  # fmt: skip
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
@@ -235,6 +238,7 @@ class DockerBackend(EgressAbilities):
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         need(permit)
         await self._post(ref, "rename", {"name": name})
+        await self._keep_name(ref, name)
         if token := await self._token(ref):
             await asyncio.to_thread(gateway_rules.rename, self._gates.folder(token), name)
 
@@ -244,6 +248,7 @@ class DockerBackend(EgressAbilities):
         token = await self._token(ref)
         await self._removed(engine, ref, force)
         await self._lives.forget(ref.id)
+        await asyncio.to_thread(self._asked.forget, ref.id)
         if token:
             await run_to_completion(self._gates.discard(engine, token))
 
@@ -260,9 +265,10 @@ class DockerBackend(EgressAbilities):
         need(permit)
         engine = await self._engine()
         data = await self._inspected(ref)
-        now = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id).spec
+        found = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id)
+        now = found.spec
         for field in ("memory_mib", "cpus"):
-            if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
+            if now is not None and getattr(spec, field) is None and found.found[field] is not None:
                 raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
         abilities.refuse_unsupported(structs.replace(spec, egress=(), ports=()), self.capabilities())
         limits = hardening.limits(spec, self._connection.info)
@@ -270,6 +276,8 @@ class DockerBackend(EgressAbilities):
             limits = hardening.changed_limits(limits, spec, data["HostConfig"])
         with about(_name(ref)):
             await engine.call("POST", container_path(ref.id, "update"), body=limits)
+        if now is not None:
+            await self._keep(data, spec)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
         need(permit)
