@@ -14,7 +14,8 @@ from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model import hosts
 from sandbox_console.model.egress import REASONS, EgressRule
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import Console, Replayed, read_draft
+from sandbox_console.service import Console, Replayed
+from sandbox_console.service.reads.egress_draft import read_draft
 
 
 def time_left(rule: EgressRule, now: float) -> str:

@@ -13,7 +13,8 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.timeline import Moment, Timeline
-from sandbox_console.service import DENIED_S, Cause, Span, cause, timeline
+from sandbox_console.service.incident.cause import DENIED_S, Cause, cause
+from sandbox_console.service.incident.timeline import Span, timeline
 
 
 async def incident(context: Context) -> int:

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from sandbox_console.model.egress import REASONS, Effect, EgressRule
 from sandbox_console.model.text import clean
-from sandbox_console.service import DraftLine, Replayed, Tally, read_draft, replay
+from sandbox_console.service import Replayed, Tally, replay
+from sandbox_console.service.reads.egress_draft import DraftLine, read_draft
 from sandbox_console.tui.widgets.table.table import Row
 from sandbox_console.tui.widgets.table.table_layout import Column
 
