@@ -14,8 +14,8 @@ from sandbox_console.model.action import Forward
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import HeldForward
-from sandbox_console.service import forward as held_forward
+from sandbox_console.service.sessions.forward import HeldForward
+from sandbox_console.service.sessions.forward import forward as held_forward
 
 
 async def forward(context: Context) -> int:

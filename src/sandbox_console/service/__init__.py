@@ -7,7 +7,6 @@ from sandbox_console.service.bootstrap import check_configuration, known_ground,
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.effects.change_plan import Change, How, Plan, differing, fixed_fields
-from sandbox_console.service.effects.port_forward import Forwarding
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
@@ -18,8 +17,6 @@ from sandbox_console.service.reads.leaks import Leak, NotLooked
 from sandbox_console.service.reads.lookup import Found
 from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
-from sandbox_console.service.sessions.attach import AttachedSession, attach
-from sandbox_console.service.sessions.forward import HeldForward, forward
 from sandbox_console.service.sessions.shell import ShellSession
 
 __all__ = [
@@ -27,7 +24,6 @@ __all__ = [
     "ActionResult",
     "Allow",
     "Ask",
-    "AttachedSession",
     "Backend",
     "Change",
     "Config",
@@ -38,9 +34,7 @@ __all__ = [
     "Deny",
     "ExecIO",
     "Feed",
-    "Forwarding",
     "Found",
-    "HeldForward",
     "HostSeen",
     "How",
     "Leak",
@@ -57,12 +51,10 @@ __all__ = [
     "Tally",
     "Traffic",
     "TuiOptions",
-    "attach",
     "check_configuration",
     "differing",
     "find_paths",
     "fixed_fields",
-    "forward",
     "has_gateway",
     "known_ground",
     "last_names",

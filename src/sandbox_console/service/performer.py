@@ -37,7 +37,6 @@ from sandbox_console.policy.rules import Allow, Deny
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.effects.call import Call, EndSessions
-from sandbox_console.service.effects.dispatch import carry_out
 from sandbox_console.service.gate.gate import Consent, Gate, Request
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
@@ -97,6 +96,8 @@ class Performer:
         self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,
         mask: Redactor,
     ) -> ActionResult:  # fmt: skip
+        from sandbox_console.service.effects.dispatch import carry_out
+
         action = request.action
         backend = await self._fleet.use(*place_of(action))
         await self._give_workspace(request)

@@ -14,11 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from secrets import token_bytes
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sandbox_console.audit.journal import Journal
 from sandbox_console.errors import (
     AuditUnavailable,
     BackendError,
@@ -41,6 +40,9 @@ from sandbox_console.service.gate.operation import ExecIO, Operation
 from sandbox_console.service.gate.redaction import Words, masked
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
+
+if TYPE_CHECKING:  # see `gate.trail`
+    from sandbox_console.audit.journal import Journal
 
 T = TypeVar("T")
 

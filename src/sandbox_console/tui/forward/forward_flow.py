@@ -12,7 +12,8 @@ from sandbox_console.model import ports
 from sandbox_console.model.action import Forward
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Console, HeldForward, forward
+from sandbox_console.service import Console
+from sandbox_console.service.sessions.forward import HeldForward, forward
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
