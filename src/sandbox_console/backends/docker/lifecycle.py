@@ -31,7 +31,7 @@ async def create(
     info: dict[str, Any],
     spec: SandboxSpec,
     secrets: Sequence[ResolvedSecret],
-    gate: Gateway | None = None,
+    gateway: Gateway | None = None,
     *,
     kept: Sequence[str] = (),
     tmp_mib: int = hardening.TMP_MIB,
@@ -44,8 +44,8 @@ async def create(
     body["HostConfig"]["CapAdd"] = list(kept)
     if installation:
         body["Labels"][INSTALLATION] = installation
-    if gate is not None:
-        dress(body, gate, out=bool(spec.egress))
+    if gateway is not None:
+        dress(body, gateway, out=bool(spec.egress))
     container = await _created(engine, spec, body)
     if secrets:
         await _needs_shell(engine, container, spec)
