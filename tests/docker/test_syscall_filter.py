@@ -139,6 +139,8 @@ async def test_the_gateway_has_it_too(engine) -> None:
     from sandbox_console.model.spec import SandboxSpec
 
     spec = SandboxSpec("x", IMAGE, egress=("a.com",))
-    body = gateway_body(Gateway("t", IPv4Network("10.9.8.0/29")), spec, IMAGE, "bridge", Path("/f"), Path("/p"), INFO, ())
+    body = gateway_body(
+        Gateway("t", IPv4Network("10.9.8.0/29")), spec, IMAGE, "bridge", Path("/f"), Path("/p"), INFO, ()
+    )
     [profile] = [one for one in body["HostConfig"]["SecurityOpt"] if one.startswith("seccomp=")]
     assert json.loads(profile.removeprefix("seccomp="))["defaultAction"] == "SCMP_ACT_ERRNO"

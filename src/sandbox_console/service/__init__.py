@@ -3,6 +3,7 @@
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
+from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service.bootstrap import check_configuration, known_ground, last_names, open_console, preload
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
@@ -45,6 +46,7 @@ __all__ = [
     "Plan",
     "Replayed",
     "SecretInfo",
+    "SecretSource",
     "Secrets",
     "ShellSession",
     "Subscription",
