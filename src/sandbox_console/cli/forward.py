@@ -29,8 +29,8 @@ async def forward(context: Context) -> int:
         held: list[HeldForward] = []
         try:
             for one in wanted:
-                asked = Forward(found.ref, one.port, one.address, one.host_port)
-                held.append(await held_forward(console, asked, consent=context.consent(found.ref.id)))
+                action = Forward(found.ref, one.port, one.address, one.host_port)
+                held.append(await held_forward(console, action, consent=context.consent(found.ref.id)))
             await _until_over(context, found, held)
         finally:
             await run_to_completion(_let_go(context, held))

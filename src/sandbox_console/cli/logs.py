@@ -66,8 +66,8 @@ def _query(context: Context) -> LogQuery:
     if tail is not None and tail < 0:
         raise UsageError(f"--tail: {tail} is below 0")
     since, until = (None if text is None else when(text, now) for text in (args.since, args.until))
-    told = args.json or args.timestamps or args.grep is not None or len(args.names) > 1
-    lines = bool(args.follow or told or context.streams.out.tty)
+    parsed = args.json or args.timestamps or args.grep is not None or len(args.names) > 1
+    lines = bool(args.follow or parsed or context.streams.out.tty)
     return LogQuery(args.follow, tail, since, until, lines)
 
 

@@ -119,8 +119,8 @@ class Performer:
 
         A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
-        asked = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
-        await self._gate.run(asked, _nothing, _row_end)
+        request = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
+        await self._gate.run(request, _nothing, _row_end)
 
     async def shell(self, action: OpenShell, consent: Consent) -> ShellSession:
         """Open a shell. Its end is noted in the audit log when the session is closed."""
@@ -168,8 +168,8 @@ class Performer:
     def _note_end(self, permit: Permit, request: Request, held: HeldRecord | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
             journal = await self._trail.journal()
-            told = masked(body, self._vault.redactor.text)
-            await journal.note(permit, request.backend, str(ref_of(request.action)), told)
+            body_masked = masked(body, self._vault.redactor.text)
+            await journal.note(permit, request.backend, str(ref_of(request.action)), body_masked)
             await self._lost.forget(held)
 
         return note

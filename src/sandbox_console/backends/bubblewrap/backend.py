@@ -208,8 +208,8 @@ class BubblewrapBackend(Abilities):
         if record.status.live:
             return
         bwrap = await self._working()
-        asked = await asyncio.to_thread(self._order, record, secrets, bwrap)
-        await launch.launch(asked, record.spec.name, self._store.all)
+        order = await asyncio.to_thread(self._order, record, secrets, bwrap)
+        await launch.launch(order, record.spec.name, self._store.all)
 
     def _order(self, record: Record, secrets: Secrets, bwrap: binary.Bwrap) -> dict[str, Any]:
         self._check_image(record)

@@ -60,15 +60,15 @@ class EgressAbilities(Abilities):
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
         process = await executor.start_command(engine, Exec(gateway, argv), ())
-        said = {Stream.STDOUT: b"", Stream.STDERR: b""}
+        output = {Stream.STDOUT: b"", Stream.STDERR: b""}
         async with asyncio.timeout(_ANSWER_S):
             async for stream, data in process.output():
-                said[stream] += data
+                output[stream] += data
             code = (await process.wait()).code
         try:
-            return ask.parse(json.loads(said[Stream.STDOUT]))
+            return ask.parse(json.loads(output[Stream.STDOUT]))
         except ValueError as error:
-            lines = said[Stream.STDERR].decode("utf-8", "replace").splitlines()
+            lines = output[Stream.STDERR].decode("utf-8", "replace").splitlines()
             why = lines[-1] if lines else f"exit code {code}"
             raise BackendError(f"the gateway of {described(ref.id)} does not answer: {why}") from error
 

@@ -94,8 +94,15 @@ def gateway_body(
     ``seen`` are the files that describe the engine's own machine. The gateway listens for the sandbox if the spec
     allows any egress, and for clients if it publishes ports.
     """
-    asked = parse_all(spec.ports)
-    words = ["serve", "--folder", INSIDE, "--peers", str(gateway.subnet), *ports.words(asked, gateway.sandbox_address)]
+    requested = parse_all(spec.ports)
+    words = [
+        "serve",
+        "--folder",
+        INSIDE,
+        "--peers",
+        str(gateway.subnet),
+        *ports.words(requested, gateway.sandbox_address),
+    ]
     return {
         "Image": image,
         "Entrypoint": RUN,
@@ -104,14 +111,14 @@ def gateway_body(
             *(("--host", f"{INSIDE}/host") if seen else ()),
             *(("--listen", f"{gateway.address}:{PORT}") if spec.egress else ()),
         ],
-        "ExposedPorts": ports.exposed(asked),
+        "ExposedPorts": ports.exposed(requested),
         "User": _user(),
         "Labels": {GATEWAY: gateway.token},
         "WorkingDir": "/",
         "HostConfig": {
             "NetworkMode": outside,
-            "RestartPolicy": _restart(publishes=bool(asked)),
-            "PortBindings": ports.bindings(asked),
+            "RestartPolicy": _restart(publishes=bool(requested)),
+            "PortBindings": ports.bindings(requested),
             "Mounts": _mounts(folder, program, seen),
             **_walls(info),
         },
@@ -160,8 +167,8 @@ def dress(body: dict[str, Any], gateway: Gateway, *, out: bool) -> None:
     """Make a sandbox's body for containers/create use its gateway. With ``out`` it gets the proxy's variables."""
     body["Labels"][EGRESS] = gateway.token
     own = {entry.partition("=")[0] for entry in body["Env"]}
-    told = variables(f"http://{gateway.address}:{PORT}") if out else {}
-    body["Env"] = [f"{name}={value}" for name, value in told.items() if name not in own] + body["Env"]
+    proxy = variables(f"http://{gateway.address}:{PORT}") if out else {}
+    body["Env"] = [f"{name}={value}" for name, value in proxy.items() if name not in own] + body["Env"]
     # 0.0.0.0 is the sandbox itself, where nobody answers. The engine's resolver would forward lookups to the outside.
     body["HostConfig"] |= {"NetworkMode": gateway.name, "Dns": ["0.0.0.0"], "Sysctls": _no_ipv6()}  # noqa: S104
     endpoint = {"IPAMConfig": {"IPv4Address": gateway.sandbox_address}}

@@ -137,11 +137,11 @@ class Gateways:
         folder = await asyncio.to_thread(self._prepare, gateway, spec)
         program = await asyncio.to_thread(self._program)
         image, outside = self._options.egress_image, self._options.egress_network
-        asked = {"name": gateway.gateway_name}
+        params = {"name": gateway.gateway_name}
         for seen in (FILES, FILES[:1], ()):  # a machine may have no IPv6, or hide its first process
             body = bodies.gateway_body(gateway, spec, image, outside, folder, program, info, seen)
             try:
-                made = await engine.call("POST", "containers/create", params=asked, body=body)
+                made = await engine.call("POST", "containers/create", params=params, body=body)
                 break
             except Refused as error:
                 if not seen or bodies.HOST_NET not in error.message:
@@ -156,15 +156,15 @@ class Gateways:
         refusal: Refused | None = None
         for subnet in (await self._free_subnets(engine))[:_TRIES]:
             gateway = Gateway(secrets.token_hex(6), subnet)
-            asked = asyncio.ensure_future(engine.call("POST", "networks/create", body=bodies.network(gateway)))
+            request = asyncio.ensure_future(engine.call("POST", "networks/create", body=bodies.network(gateway)))
             try:
-                await shielded(asked)
+                await shielded(request)
                 return gateway
             except Refused as error:  # another console took it in between
                 refusal = error
             except asyncio.CancelledError:
                 with suppress(ConsoleError):
-                    await asked
+                    await request
                 await run_to_completion(self.discard(engine, gateway.token))
                 raise
         why = f": {refusal.message}" if refusal else ""
@@ -239,16 +239,16 @@ class Gateways:
 
     async def published(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
         """Where the engine publishes the ports of a sandbox, as inspected."""
-        token, asked = token_of(data), ports_of(data)
-        if not token or not asked:
+        token, requested = token_of(data), ports_of(data)
+        if not token or not requested:
             return ()
         if not data["State"].get("Running"):
-            return tuple(ports.facts(asked, None, "it does not run"))
+            return tuple(ports.facts(requested, None, "it does not run"))
         try:
             gateway = await running.inspected(engine, token)
         except NotFound:
-            return tuple(ports.facts(asked, None, _GONE))
-        return tuple(ports.facts(asked, gateway, running.why_down(gateway["State"])))
+            return tuple(ports.facts(requested, None, _GONE))
+        return tuple(ports.facts(requested, gateway, running.why_down(gateway["State"])))
 
     async def walled(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
         """Whether a sandbox's gateway knows the addresses of the engine's machine, and whether its bridge has none."""
@@ -267,8 +267,8 @@ class Gateways:
         held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
         if why:
             return (*held, Fact("egress.host", "not enforced", note=why, enforced=False))
-        told = "the engine host's addresses, read live, unless a rule names one"
-        return (*held, Fact("egress.host", "refused", note=told))
+        note = "the engine host's addresses, read live, unless a rule names one"
+        return (*held, Fact("egress.host", "refused", note=note))
 
     def _says(self, token: str, word: str) -> bool:
         """Whether a gateway reported this word of ``egress.host_addresses``."""

@@ -153,12 +153,12 @@ class LifetimeLimits:
 
 def _facts(spec: SandboxSpec, known: Lifetime | None, answer: Answer | None) -> Iterator[Fact]:
     for field in _FIELDS:
-        asked = getattr(known or spec, field)
-        if asked is None:
+        requested = getattr(known or spec, field)
+        if requested is None:
             continue
         if known is None:
             yield Fact(field, "not enforced", note="this console's state has no record of it", enforced=False)
         elif answer is None:
             yield Fact(field, "not enforced", note="its keeper does not run; sandbox-console doctor", enforced=False)
         else:
-            yield Fact(field, f"{asked:g}", note=f"its keeper, process {answer.pid}, ends it")
+            yield Fact(field, f"{requested:g}", note=f"its keeper, process {answer.pid}, ends it")
