@@ -266,8 +266,8 @@ class Console:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
         plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
-        asked = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
-        plan = await within_bounds(plan, asked, sandbox, spec)
+        backend = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
+        plan = await within_bounds(plan, backend, sandbox, spec)
         return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
