@@ -101,20 +101,13 @@ class Sandbox(Struct, frozen=True, gc=False):
 
 
 def spec_of(sandbox: Sandbox) -> SandboxSpec:
-<<<<<<< HEAD
     """A sandbox's spec as asked for, with its present name.
 
     For a sandbox of another tool it is what its backend reports: name, image and limits.
     """
     if sandbox.spec is not None:  # another tool may have renamed it
         return sandbox.spec if sandbox.spec.name == sandbox.name else structs.replace(sandbox.spec, name=sandbox.name)
-    told = {fact.field: fact.value for fact in sandbox.effective}
-=======
-    """A sandbox's spec. For a sandbox of another tool it is what its backend reports: name, image and limits."""
-    if sandbox.spec is not None:
-        return sandbox.spec
     in_effect = {fact.field: fact.value for fact in sandbox.effective}
->>>>>>> main
     return SandboxSpec(
         sandbox.name,
         image=sandbox.image,

@@ -40,7 +40,6 @@ __all__ = [
     "HostSeen",
     "How",
     "Leak",
-    "Made",
     "Mend",
     "NotLooked",
     "Operation",

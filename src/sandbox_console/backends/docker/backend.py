@@ -64,14 +64,9 @@ class DockerBackend(DriftAbilities):
         self._kept, self._tmp_mib = tuple(kept), tmp_mib
         self._connection = Connection(context)
         self._installation = Installation(state_dir)
-<<<<<<< HEAD
-        self._gates = Gateways(self._connection, state_dir, options or Options())
-        self._asked = AskedSpecs(state_dir / "asked" if state_dir else None)
-        self._lives = LifetimeLimits(self._connection, state_dir, self._gates)
-=======
         self._gateways = Gateways(self._connection, state_dir, options or Options())
+        self._asked = AskedSpecs(state_dir / "asked" if state_dir else None)
         self._lives = LifetimeLimits(self._connection, state_dir, self._gateways)
->>>>>>> main
         self._listed = False  # listed since the last health check: such an engine is healthy
 
     async def open(self) -> None:
@@ -126,12 +121,8 @@ class DockerBackend(DriftAbilities):
         data = await self._inspected(ref)
         history = self._connection.history
         image = await history.image(engine, str(data.get("Image", "")))
-<<<<<<< HEAD
         asked = await self._last_asked(data)
-        published = (*await self._gates.walled(engine, data), *await self._gates.published(engine, data))
-=======
         published = (*await self._gateways.walled(engine, data), *await self._gateways.published(engine, data))
->>>>>>> main
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
             published=published, ours=self._installation.id, lives=await self._lives.facts(data),

@@ -64,7 +64,7 @@ class DriftAbilities(EgressAbilities):
         spec, token = asked or translate.spec_of(data), proxy_of(data)
         if spec is None or not token:
             return spec.egress if spec else ()
-        return await asyncio.to_thread(gateway_rules.found, self._gates.folder(token), spec.egress)
+        return await asyncio.to_thread(gateway_rules.found, self._gateways.folder(token), spec.egress)
 
 
 async def _endpoint(engine: Engine, name: str) -> dict[str, Any]:
