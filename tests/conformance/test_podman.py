@@ -9,7 +9,7 @@ from sandbox_console.backends.podman.backend import PodmanBackend
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
-pytestmark = requires("podman")
+pytestmark = [requires("podman"), pytest.mark.slow]
 
 
 class TestPodman(BackendConformance):

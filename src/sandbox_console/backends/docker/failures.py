@@ -72,6 +72,7 @@ def engine_prefix(context: str) -> str:
 
 
 _STATE = (" is not paused", "container state improper")  # answered with 500, the second by Podman
+_GONE = ("no such container", "layer not known")  # with 500, by Podman
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def about(thing: str) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        if error.status == 404 or error.message.endswith("no such container"):  # Podman answers 500 in a race
+        if error.status == 404 or error.message.endswith(_GONE):
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
         if error.status == 409 or any(words in error.message for words in _STATE):
             raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error

@@ -23,12 +23,12 @@ def default_connections() -> list[str]:
     """The connections that are used if the configuration names none.
 
     ``CONTAINER_HOST`` alone if it is set, as for podman itself; else the system's and the user's service, each if its
-    socket is there; and the system's if neither is, so that the list can say that there is none.
+    socket is there. A machine without them has no Podman to show.
     """
     if os.environ.get("CONTAINER_HOST"):
         return [DEFAULT]
     places = {"system": SYSTEM_SOCKET, "user": user_socket()}
-    return [name for name, place in places.items() if os.path.exists(place)] or ["system"]  # noqa: PTH110 - no access is no error
+    return [name for name, place in places.items() if os.path.exists(place)]  # noqa: PTH110 - no access is no error
 
 
 def user_socket() -> str:

@@ -23,6 +23,7 @@ class PodmanProvider:
 
     name: ClassVar[str] = "podman"
     hosts_option: ClassVar[str] = "connections"
+    absent_hint: ClassVar[str] = "start its service: systemctl enable --now podman.socket, or with --user your own"
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
