@@ -34,6 +34,12 @@ _LOOKS = re.compile(b"|".join(b"(%s)" % shape for shape in _SHAPES.values()))
 _SHAPE_NAMES = list(_SHAPES)
 
 
+def looks_like(text: str) -> str:
+    """What a text, or a part of it, looks like, such as "a GitHub token"; empty if it looks like no token."""
+    found = _LOOKS.search(text.encode("utf-8", "replace"))
+    return _SHAPE_NAMES[(found.lastindex or 1) - 1] if found else ""
+
+
 class Hit(Struct, frozen=True):
     """One hit. ``secret`` is its name in the config; empty if it only looks like one, of the kind ``what``.
 

@@ -3,12 +3,14 @@
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
+from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service.bootstrap import check_configuration, known_ground, last_names, open_console, preload
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.effects.change_plan import Change, How, Plan, differing, fixed_fields
 from sandbox_console.service.effects.port_forward import Forwarding
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
+from sandbox_console.service.effects.secret_definition import SecretDefinition, SecretDefinitions
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.incident.bundle import Made
@@ -28,9 +30,11 @@ from sandbox_console.service.reads.leaks import Leak, NotLooked
 from sandbox_console.service.reads.lookup import Found
 from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
+from sandbox_console.service.sandbox_file import SandboxFile, beyond, mark_of, read_specs
 from sandbox_console.service.sessions.attach import AttachedSession, attach
 from sandbox_console.service.sessions.forward import HeldForward, forward
 from sandbox_console.service.sessions.shell import ShellSession
+from sandbox_console.service.templates import Template, Templates
 
 __all__ = [
     "DENIED_S",
@@ -66,16 +70,23 @@ __all__ = [
     "Planned",
     "Quarantined",
     "Replayed",
+    "SandboxFile",
+    "SecretDefinition",
+    "SecretDefinitions",
     "SecretInfo",
+    "SecretSource",
     "Secrets",
     "ShellSession",
     "Span",
     "Subscription",
     "Tally",
+    "Template",
+    "Templates",
     "Traffic",
     "TuiOptions",
     "WriteFailed",
     "attach",
+    "beyond",
     "cause",
     "change_to",
     "check_configuration",
@@ -90,12 +101,14 @@ __all__ = [
     "last_names",
     "load",
     "make_bundle",
+    "mark_of",
     "open_bundle",
     "open_console",
     "plan_quarantine",
     "preload",
     "quarantine",
     "read_draft",
+    "read_specs",
     "release",
     "replay",
     "same_template",

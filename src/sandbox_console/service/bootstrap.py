@@ -65,7 +65,7 @@ async def open_console(
     fleet = Fleet(found, KnownNames(paths.state / "names"), timeouts(config, found))
     trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
     options = ["--config", str(paths.config_file)] if config_file is not None else []
-    console = Console(config, fleet, trail, hub, own, secrets, options)
+    console = Console(config, fleet, trail, hub, own, secrets, options, paths.templates)
     if follows:
         console.follow_config(paths.config_file, read)
     try:

@@ -32,6 +32,43 @@ def line_of(text: str, message: str) -> int:
     return 0
 
 
+def without_table(text: str, path: tuple[str, ...]) -> str:
+    """Return the text without the lines of a table, from its header to its last key. Comments after that stay.
+
+    A value of several lines is not recognised, so the caller has to compare what both texts mean.
+    """
+    numbers = [number for number, found in _paths(text) if found[: len(path)] == path]
+    lines = text.splitlines(keepends=True)
+    if not numbers:
+        return text
+    before, after = lines[: numbers[0] - 1], lines[numbers[-1] :]
+    while before and after and not before[-1].strip() and not after[0].strip():
+        after = after[1:]
+    return "".join([*before, *after])
+
+
+def line_of_key(text: str, path: tuple[str, ...], nth: int = 1) -> int:
+    """Return the line that sets a key, or begins a table, for the ``nth`` time; 0 if there is none."""
+    lines = [number for number, found in _paths(text) if found[: len(path)] == path]
+    return lines[nth - 1] if len(lines) >= nth else 0
+
+
+def line_in_table(text: str, table: str, nth: int, key: str) -> int:
+    """Return the line of a key in the ``nth`` (from 0) of an array of tables, or without ``table`` in the whole text.
+
+    If the key is not there, it is the line that begins the table; 0 if there is none.
+    """
+    if not table:
+        return line_of_key(text, (key,))
+    found = list(_paths(text))
+    heads = [number for number, path in found if path == (table,)]
+    if nth >= len(heads):
+        return 0
+    last = heads[nth + 1] if nth + 1 < len(heads) else len(text) + 1
+    keys = [number for number, path in found if path[:2] == (table, key) and heads[nth] < number < last]
+    return keys[0] if keys else heads[nth]
+
+
 def _split(path: str) -> tuple[str, ...]:
     return tuple(_ANY if part.startswith("[") else part[1:] for part in re.findall(r"\.[\w-]+|\[[^\]]*\]", path))
 

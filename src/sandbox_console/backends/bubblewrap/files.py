@@ -18,7 +18,7 @@ from typing import Any
 from sandbox_console.backends.bubblewrap import jail
 from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.state import Record
-from sandbox_console.backends.bubblewrap.supervise import wire
+from sandbox_console.backends.bubblewrap.supervise import mount_sources, wire
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.cancellation import shielded
@@ -177,7 +177,7 @@ def _stopped(record: Record, op: str, path: str) -> tuple[str, str]:
     if record.spec.workspace and parts[1:2] == ("workspace",):
         return record.spec.workspace, "/" + "/".join(parts[2:])
     root = jail.root_of(record.spec.image)
-    if root is not None and op != "upload" and parts[1:2] and parts[1] not in jail.IN_MEMORY:
+    if root is not None and op != "upload" and parts[1:2] and parts[1] not in mount_sources.OWN:
         return str(root), path
     if op == "upload":
         why = (
