@@ -36,7 +36,18 @@ def test_a_request_has_nothing_that_podman_refuses():
 def test_walls_have_the_names_that_docker_gives_them():
     dropped = [
         f"CAP_{name}"
-        for name in ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID"]
+        for name in [
+            "CHOWN",
+            "DAC_OVERRIDE",
+            "FOWNER",
+            "FSETID",
+            "KILL",
+            "NET_BIND_SERVICE",
+            "SETFCAP",
+            "SETGID",
+            "SETPCAP",
+            "SETUID",
+        ]
     ]
     data = {
         "State": {"Health": {"Status": ""}},
