@@ -10,8 +10,8 @@ from msgspec import structs
 
 from sandbox_console.backends.bubblewrap.options import Options as BubblewrapOptions
 from sandbox_console.backends.docker import provider as docker
-from sandbox_console.backends.podman import provider as podman
 from sandbox_console.backends.microsandbox import provider as microsandbox
+from sandbox_console.backends.podman import provider as podman
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service.alert_options import AlertChannel, AlertOptions, AlertRule
