@@ -31,7 +31,7 @@ async def create(
     info: dict[str, Any],
     spec: SandboxSpec,
     secrets: Sequence[ResolvedSecret],
-    gate: Gateway | None = None,
+    gateway: Gateway | None = None,
     *,
     kept: Sequence[str] = (),
     tmp_mib: int = hardening.TMP_MIB,
@@ -46,8 +46,8 @@ async def create(
         podman_dialect.adapt(body)
     if installation:
         body["Labels"][INSTALLATION] = installation
-    if gate is not None:
-        dress(body, gate, out=bool(spec.egress))
+    if gateway is not None:
+        dress(body, gateway, out=bool(spec.egress))
     container = await _created(engine, spec, body)
     if secrets:
         await _needs_shell(engine, container, spec)
@@ -55,9 +55,9 @@ async def create(
 
 
 async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> str:
-    asked = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
+    request = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
     try:
-        made = await shielded(asked)
+        made = await shielded(request)
     except Refused as error:
         if podman_dialect.NO_INIT in error.message and body["HostConfig"]["Init"]:  # Podman without catatonit
             body["HostConfig"]["Init"] = False
@@ -66,7 +66,7 @@ async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> s
     except asyncio.CancelledError:
         # The engine finishes what it has begun: wait for its answer, which is the only way to know what to remove.
         with suppress(ConsoleError):
-            await remove_quietly(engine, str((await asked)["Id"]))
+            await remove_quietly(engine, str((await request)["Id"]))
         raise
     return str(made["Id"])
 
