@@ -9,8 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.audit.test_locked import HOLD, Holder
 from tests.cli.golden import NOW, Golden, fleet
 
+from sandbox_console.audit import lock, store
 from sandbox_console.cli import doctor, spec_options
 from sandbox_console.cli.lifecycle import _signal
 from sandbox_console.cli.logs import when
@@ -156,3 +158,16 @@ def test_several_names_have_each_their_result_and_the_first_failure_is_the_code(
     results = [json.loads(line) for line in found.splitlines() if line.startswith("{")]
     assert [(one["name"], one["ok"]) for one in results] == [("web", True), ("nope", False), ("batch", True)]
     assert found.endswith("[3]\n")
+
+
+def test_a_wait_for_the_audit_log_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("TELL_S", 0.1), ("WAIT_S", 0.3)):
+        monkeypatch.setattr(lock, name, seconds)
+        monkeypatch.setattr(store, name, seconds)
+    golden = Golden(fleet())
+    told(golden, "pause web --yes")
+    holder = Holder(HOLD, tmp_path / "home/state/audit/audit.db")
+    said = told(golden, "exec web -- true")
+    holder.let_go()
+    assert f"the audit log is locked: waiting for process {holder.pid} (" in said
+    assert "[125]" in said
