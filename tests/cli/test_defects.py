@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +15,12 @@ from tests.audit.test_locked import HOLD, Holder
 from tests.cli.golden import NOW, Golden, fleet
 
 from sandbox_console.audit import lock, store
-from sandbox_console.cli import doctor, spec_options
+from sandbox_console.cli import doctor, ls, spec_options
 from sandbox_console.cli.lifecycle import _signal
 from sandbox_console.cli.logs import when
 from sandbox_console.errors import UsageError
 from sandbox_console.model.log import LogRecord, Stream
-from sandbox_console.model.sandbox import BackendHealth, HealthState
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
 from sandbox_console.testing.fake_backend import FakeBackend
 
 PIECE = 16 * 1024
@@ -171,3 +173,20 @@ def test_a_wait_for_the_audit_log_says_for_whom(tmp_path: Path, monkeypatch: pyt
     holder.let_go()
     assert f"the audit log is locked: waiting for process {holder.pid} (" in said
     assert "[125]" in said
+
+
+def test_the_header_has_the_widths_of_its_rows_though_an_empty_host_answers_first(monkeypatch) -> None:
+    monkeypatch.setattr(ls, "PATIENCE_S", 0.0)
+
+    class Late(FakeBackend):
+        async def list(self) -> Sequence[Sandbox]:
+            await asyncio.sleep(0.5)
+            return await super().list()
+
+    late = Late(list(fleet()[0].sandboxes.values()), clock=lambda: NOW)  # type: ignore[attr-defined]
+    said = told(Golden([FakeBackend([], name="quick"), late]), "ls")
+    [header] = [line for line in said.splitlines() if line.startswith("NAME")]
+    [web] = [line for line in said.splitlines() if line.startswith("web ")]
+    assert header.index("STATE") == web.index("running")
+    assert header.index("IMAGE") == web.index("python:3.12")
+    assert "waiting for fake" in said
