@@ -69,9 +69,7 @@ class _Server:
             for number, _ in ready:
                 if number == self._listener.fileno():
                     self._accept()
-                elif number == self._woken:
-                    return
-                elif self._reap(number) == child.STALE_CODE:
+                elif number == self._woken or self._reap(number) == child.STALE_CODE:
                     return
 
     def refuse_the_rest(self) -> None:
