@@ -48,7 +48,8 @@ async def _list(
         async for (sandboxes, told), waiting in answers:
             healths += told
             shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
-            print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
+            if shown or not waiting:  # the header's columns take their widths from the first rows
+                print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
             if waiting:
                 names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in waiting)
                 context.say(f"waiting for {names} ...")
