@@ -177,12 +177,14 @@ async def show(context: Context) -> int:
     """Show one sandbox. ``--toml`` prints the spec as ``create -f`` reads it."""
     async with context.open() as console:
         found = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
+        shells = [one for one in await console.kept_shells.list() if one.ref == found.ref]
     if context.args.toml:
         _toml(context, found)
     elif context.json:
-        context.record(json_output.details(found))
+        context.record(json_output.details(found) | {"kept_shells": [one.name for one in shells]})
     else:
-        for key, value in facts(found):
+        kept = [("kept shell", f"{one.name}  since {moment(one.began)}, by {one.actor}") for one in shells]
+        for key, value in [*facts(found), *kept]:
             context.text(f"{key:<20}  {value}".rstrip())
     return 0
 

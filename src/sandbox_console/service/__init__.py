@@ -30,10 +30,12 @@ from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
 from sandbox_console.service.sessions.attach import AttachedSession, attach
 from sandbox_console.service.sessions.forward import HeldForward, forward
+from sandbox_console.service.sessions.held_terminal import DETACHED
 from sandbox_console.service.sessions.shell import ShellSession
 
 __all__ = [
     "DENIED_S",
+    "DETACHED",
     "TIMED_OUT_CODE",
     "ActionResult",
     "Allow",
