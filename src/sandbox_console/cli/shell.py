@@ -20,7 +20,7 @@ from sandbox_console.crash_guard import guard
 from sandbox_console.errors import BackendError, ConsoleError, UsageError
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.kept_shell import shell_name_problem
-from sandbox_console.service import DETACHED, ShellSession, open_console
+from sandbox_console.service import DETACHED, Console, ShellSession, open_console
 
 _CHUNK = 64 * 1024
 _LEAVE = b"\x1d"
@@ -37,8 +37,6 @@ async def shell(context: Context) -> int:
     fd, args = terminal_of(context), context.args
     async with context.open() as console:
         if args.attach:
-            from sandbox_console.cli.shells import attach_to
-
             _refuse_beside_attach(args)
             return await attach_to(context, console, args.attach, fd)
         if args.name is None:
@@ -70,6 +68,16 @@ def _refuse_beside_attach(args: argparse.Namespace) -> None:
         if getattr(args, name) not in (None, False):
             what = "NAME" if name == "name" else f"--{name.strip('_')}"
             raise UsageError(f"--attach cannot be used with {what}", hint="the shell is open already")
+
+
+async def attach_to(context: Context, console: Console, name: str, fd: int) -> int:
+    """Attach to a kept shell on this terminal. Returns its exit code, or 0 once it is left."""
+    found = await console.kept_shells.find(name)
+    cols, rows = size_of(fd)
+    request = OpenShell(found.ref, cols=cols, rows=rows, attach=found.id, read_only=context.args.read_only)
+    if found.answers and (cols < found.cols or rows < found.rows) and (context.args.read_only or found.viewers):
+        context.say(f"note: {found.name} is {found.cols}x{found.rows}, which this terminal does not show whole")
+    return await enter(context, await console.shell(request, consent=context.consent(found.ref.id)), fd)
 
 
 async def enter(context: Context, session: ShellSession, fd: int) -> int:

@@ -8,11 +8,10 @@ import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.formatting import duration, moment
-from sandbox_console.cli.shell import enter, size_of, terminal_of
+from sandbox_console.cli.shell import attach_to, terminal_of
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import EndShell, OpenShell
+from sandbox_console.model.action import EndShell
 from sandbox_console.model.kept_shell import KeptShell
-from sandbox_console.service import Console
 
 _HEAD = ("NAME", "SANDBOX", "BACKEND", "OPENED", "BY", "SIZE", "VIEWERS", "ENDS IN", "RECORDED", "ID")
 
@@ -20,16 +19,6 @@ _HEAD = ("NAME", "SANDBOX", "BACKEND", "OPENED", "BY", "SIZE", "VIEWERS", "ENDS 
 async def shells(context: Context) -> int:
     """``ls``, ``attach`` or ``end``."""
     return await {"ls": _ls, "attach": _attach, "end": _end}[context.args.what](context)
-
-
-async def attach_to(context: Context, console: Console, name: str, fd: int) -> int:
-    """Attach to a kept shell on this terminal. Returns its exit code, or 0 once it is left."""
-    found = await console.kept_shells.find(name)
-    cols, rows = size_of(fd)
-    request = OpenShell(found.ref, cols=cols, rows=rows, attach=found.id, read_only=context.args.read_only)
-    if found.answers and (cols < found.cols or rows < found.rows) and (context.args.read_only or found.viewers):
-        context.say(f"note: {found.name} is {found.cols}x{found.rows}, which this terminal does not show whole")
-    return await enter(context, await console.shell(request, consent=context.consent(found.ref.id)), fd)
 
 
 async def _ls(context: Context) -> int:

@@ -129,7 +129,7 @@ class Viewer:
             messages = self._frames.feed(data)
             for kind, body in messages if data else ():
                 self._take(kind, body)
-        except (ValueError, TypeError, KeyError):  # it does not speak our language
+        except (ValueError, TypeError, KeyError, RecursionError):  # it does not speak our language
             data = b""
         if not data:
             self.close()

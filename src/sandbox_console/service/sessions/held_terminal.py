@@ -36,6 +36,8 @@ ANEW = b"\x1bc\x1b[?1049l\x1b[r\x1b[0m\x1b[2J\x1b[H"
 """Empties a viewer's terminal before a later snapshot: reset, and its parts for a terminal that is not to be reset."""
 
 _HELLO_S = 10.0
+_FLUSH_S = 1.0
+"""How long typed bytes may wait for the guest when this is closed."""
 
 
 class HeldTerminal:
@@ -46,7 +48,8 @@ class HeldTerminal:
     ) -> None:
         self.state, self.read_only = state, read_only
         self._reader, self._writer = reader, writer
-        self._end: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+        self._end: Exit | None = None
+        self._done = asyncio.Event()
         self._shown = False
 
     @classmethod
@@ -77,7 +80,7 @@ class HeldTerminal:
 
     async def read(self) -> bytes:
         """The next bytes; first a snapshot of the whole screen; empty at the end."""
-        while not self._end.done():
+        while self._end is None:
             try:
                 kind, body = await _message(self._reader)
             except (OSError, EOFError, ValueError):
@@ -105,14 +108,20 @@ class HeldTerminal:
 
     async def wait(self) -> Exit:
         """Wait for the shell's end, which ``read`` sees, or for ``close``."""
-        return await asyncio.shield(self._end)
+        await self._done.wait()
+        return self._end or Exit()
 
     async def close(self) -> None:
         """Detach. Safe to call twice."""
         self._ended(Exit(reason=DETACHED))
         self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        try:
+            async with asyncio.timeout(_FLUSH_S):
+                await self._writer.wait_closed()
+        except TimeoutError:  # the guest reads nothing, so nobody takes what was typed
+            self._writer.transport.abort()
+        except OSError:
+            return
 
     async def _send(self, message: bytes) -> None:
         with contextlib.suppress(OSError):  # the holder is gone, which the reading side finds out
@@ -120,8 +129,8 @@ class HeldTerminal:
             await self._writer.drain()
 
     def _ended(self, end: Exit) -> None:
-        if not self._end.done():
-            self._end.set_result(end)
+        self._end = self._end or end
+        self._done.set()
 
 
 async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
