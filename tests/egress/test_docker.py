@@ -413,7 +413,7 @@ async def test_an_image_without_python_fails_the_start_with_the_reason(make, opt
 
     options["egress_image"] = IMAGE  # the backend has read them; its own copy is what counts
     box = await make(start=False)
-    box.backend._gates._options = type(box.backend._gates._options)(**options)
+    box.backend._gateways._options = type(box.backend._gateways._options)(**options)
     broken = await make(*allowed, start=False)
     with pytest.raises(BackendError, match=r"egress gateway of .* (cannot start|does not start)"):
         await box.backend.start(await box.permit("start"), broken.ref, [])

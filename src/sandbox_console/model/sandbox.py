@@ -98,13 +98,13 @@ def spec_of(sandbox: Sandbox) -> SandboxSpec:
     """A sandbox's spec. For a sandbox of another tool it is what its backend reports: name, image and limits."""
     if sandbox.spec is not None:
         return sandbox.spec
-    told = {fact.field: fact.value for fact in sandbox.effective}
+    in_effect = {fact.field: fact.value for fact in sandbox.effective}
     return SandboxSpec(
         sandbox.name,
         image=sandbox.image,
-        cpus=_number(told.get("cpus")),
-        memory_mib=_whole(told.get("memory_mib")),
-        pids=_whole(told.get("pids")),
+        cpus=_number(in_effect.get("cpus")),
+        memory_mib=_whole(in_effect.get("memory_mib")),
+        pids=_whole(in_effect.get("pids")),
     )
 
 

@@ -6,7 +6,6 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
@@ -19,11 +18,11 @@ MASK = b"[secret]"
 Span = tuple[int, int]
 
 
-@dataclass
 class Tally:
-    """Counts the values that are masked while it is set in ``TALLY``."""
+    """Counts the values that are masked while it is set in ``TALLY``. A plain class: a holder imports no msgspec."""
 
-    count: int = 0
+    def __init__(self) -> None:
+        self.count = 0
 
     def take(self) -> int:
         """Return the count so far and reset it to 0."""

@@ -65,7 +65,7 @@ async def open_console(
     fleet = Fleet(found, KnownNames(paths.state / "names"), timeouts(config, found))
     trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
     options = ["--config", str(paths.config_file)] if config_file is not None else []
-    console = Console(config, fleet, trail, hub, own, secrets, options)
+    console = Console(config, fleet, trail, hub, own, secrets, options, paths.templates)
     if follows:
         console.follow_config(paths.config_file, read)
     try:
@@ -93,8 +93,8 @@ def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
     """
     found: dict[Key, float] = {}
     for name, table in config.backends.items():
-        asked = table.get("timeout_s")
-        each = asked if isinstance(asked, Mapping) else {} if asked is None else {"": asked}
+        setting = table.get("timeout_s")
+        each = setting if isinstance(setting, Mapping) else {} if setting is None else {"": setting}
         for host, seconds in each.items():
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
                 raise ConfigError(

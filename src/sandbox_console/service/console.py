@@ -28,6 +28,7 @@ from sandbox_console.service.admission import Admission
 from sandbox_console.service.config import Config
 from sandbox_console.service.config_reload import LIVE, ConfigReload
 from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
+from sandbox_console.service.effects.secret_definition import SecretDefinitions
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
@@ -55,6 +56,7 @@ from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
 from sandbox_console.service.sessions.shell_records import ShellRecords
+from sandbox_console.service.templates import Templates
 
 T = TypeVar("T")
 
@@ -68,9 +70,12 @@ class Console:
 
     def __init__(
         self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: OwnFolders | None = None,
-        secrets: Mapping[str, Secret] | None = None, options: Sequence[str] = (),
+        secrets: Mapping[str, Secret] | None = None, options: Sequence[str] = (), templates: Path | None = None,
     ) -> None:  # fmt: skip
-        """``options`` are those of the command line by which another process finds the same configuration."""
+        """``options`` are those of the command line by which another process finds the same configuration.
+
+        ``templates`` is the folder of templates, by default one beside the state.
+        """
         self.config = config
         self.hub = hub
         self.fleet = fleet
@@ -87,6 +92,9 @@ class Console:
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
+        self.definitions = SecretDefinitions(self._vault, trail, lambda: self.config.policy)
+        shelf = templates or state.with_name("templates")
+        self.templates = Templates(shelf, lambda: self.config, self.secrets, trail)
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
@@ -192,6 +200,7 @@ class Console:
     def follow_config(self, path: Path, load: Callable[[], Config]) -> None:
         """Read the configuration again when the file changes, once somebody watches. ``load`` raises ConfigError."""
         self.reload = ConfigReload(path, load, self.config, self._adopt, self.hub.publish)
+        self.definitions.follows = self.reload
 
     def _adopt(self, config: Config) -> None:
         """Use the parts of a configuration that apply at once."""
@@ -260,8 +269,8 @@ class Console:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
         plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
-        asked = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
-        plan = await within_bounds(plan, asked, sandbox, spec)
+        backend = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
+        plan = await within_bounds(plan, backend, sandbox, spec)
         return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:

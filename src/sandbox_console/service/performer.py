@@ -42,7 +42,6 @@ from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.effects.call import Call, EndSessions
-from sandbox_console.service.effects.dispatch import carry_out
 from sandbox_console.service.gate.gate import Consent, Gate, Request
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
@@ -106,6 +105,8 @@ class Performer:
         self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,
         mask: Redactor,
     ) -> ActionResult:  # fmt: skip
+        from sandbox_console.service.effects.dispatch import carry_out
+
         action = request.action
         backend = await self._fleet.use(*place_of(action))
         await self._give_workspace(request)
@@ -127,8 +128,8 @@ class Performer:
 
         A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
-        asked = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
-        await self._gate.run(asked, _nothing, _row_end)
+        request = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
+        await self._gate.run(request, _nothing, _row_end)
 
     async def shell(self, action: OpenShell, consent: Consent) -> ShellSession:
         """Open a shell. Its end is noted in the audit log when the session is closed."""
@@ -251,8 +252,8 @@ class Performer:
     def _note_end(self, permit: Permit, request: Request, held: HeldRecord | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
             journal = await self._trail.journal()
-            told = masked(body, self._vault.redactor.text)
-            await journal.note(permit, request.backend, str(ref_of(request.action)), told)
+            body_masked = masked(body, self._vault.redactor.text)
+            await journal.note(permit, request.backend, str(ref_of(request.action)), body_masked)
             await self._lost.forget(held)
 
         return note

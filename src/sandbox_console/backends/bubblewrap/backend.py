@@ -172,8 +172,6 @@ class BubblewrapBackend(Abilities):
     @staticmethod
     def _check_folders(spec: SandboxSpec, uid: int | None) -> None:
         if spec.workspace:
-            if str(Path(spec.workspace).resolve()) != spec.workspace:  # it was a real path when it was created
-                raise Conflict(f"the workspace {spec.workspace} is behind a link now", hint="put the folder back")
             owner.check_workspace(spec.workspace, uid)
         if root := jail.root_of(spec.image):
             owner.check_readable(root, uid)
@@ -210,8 +208,8 @@ class BubblewrapBackend(Abilities):
         if record.status.live:
             return
         bwrap = await self._working()
-        asked = await asyncio.to_thread(self._order, record, secrets, bwrap)
-        await launch.launch(asked, record.spec.name, self._store.all)
+        order = await asyncio.to_thread(self._order, record, secrets, bwrap)
+        await launch.launch(order, record.spec.name, self._store.all)
 
     def _order(self, record: Record, secrets: Secrets, bwrap: binary.Bwrap) -> dict[str, Any]:
         self._check_image(record)

@@ -63,8 +63,8 @@ class DockerBackend(EgressAbilities):
         self._kept, self._tmp_mib = tuple(kept), tmp_mib
         self._connection = Connection(context)
         self._installation = Installation(state_dir)
-        self._gates = Gateways(self._connection, state_dir, options or Options())
-        self._lives = LifetimeLimits(self._connection, state_dir, self._gates)
+        self._gateways = Gateways(self._connection, state_dir, options or Options())
+        self._lives = LifetimeLimits(self._connection, state_dir, self._gateways)
         self._listed = False  # listed since the last health check: such an engine is healthy
 
     async def open(self) -> None:
@@ -75,13 +75,13 @@ class DockerBackend(EgressAbilities):
 
     def capabilities(self) -> Capabilities:
         local = self._connection.local or not self._connection.info  # before it was read, what an engine usually has
-        return abilities.capabilities(self._connection.info, self._gates.problem, self._lives.problem, local=local)
+        return abilities.capabilities(self._connection.info, self._gateways.problem, self._lives.problem, local=local)
 
     async def health(self) -> BackendHealth:
         listed, self._listed = self._listed, False
         if listed and self._connection.read_within(events.JUST_NOW_S):
             return await self._connection.health(events.JUST_NOW_S)
-        looking = asyncio.create_task(self._gates.look())  # done meanwhile, it saves each command a round trip
+        looking = asyncio.create_task(self._gateways.look())  # done meanwhile, it saves each command a round trip
         try:
             health = await self._connection.health()
             if health.ok:
@@ -96,7 +96,7 @@ class DockerBackend(EgressAbilities):
     async def diagnose(self) -> Sequence[Diagnosis]:
         if not (await self.health()).ok:
             return ()
-        found = diagnosis.look(self._connection.info, self._gates.problem, apart=await self._gates.apart())
+        found = diagnosis.look(self._connection.info, self._gateways.problem, apart=await self._gateways.apart())
         return (*found, *await self._lives.diagnosed())
 
     async def list(self) -> builtins.list[Sandbox]:
@@ -120,7 +120,7 @@ class DockerBackend(EgressAbilities):
         data = await self._inspected(ref)
         history = self._connection.history
         image = await history.image(engine, str(data.get("Image", "")))
-        published = (*await self._gates.walled(engine, data), *await self._gates.published(engine, data))
+        published = (*await self._gateways.walled(engine, data), *await self._gateways.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
             published=published, ours=self._installation.id, lives=await self._lives.facts(data),
@@ -161,7 +161,7 @@ class DockerBackend(EgressAbilities):
         if not self._connection.info:
             await self._connection.refresh()
         if spec.egress or spec.ports:
-            await self._gates.look()
+            await self._gateways.look()
         abilities.refuse_unsupported(spec, self.capabilities())
         if problems := await asyncio.to_thread(self.validate, spec):
             raise InvalidSpec(problems)
@@ -170,16 +170,16 @@ class DockerBackend(EgressAbilities):
 
     async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
         own = await asyncio.to_thread(self._installation.made)
-        gate = await self._gates.make(engine, self._connection.info, spec) if spec.egress or spec.ports else None
+        gateway = await self._gateways.make(engine, self._connection.info, spec) if spec.egress or spec.ports else None
         try:
             made = await lifecycle.create(
-                engine, self._connection.info, spec, secrets, gate,
+                engine, self._connection.info, spec, secrets, gateway,
                 kept=self._kept, tmp_mib=self._tmp_mib, installation=own,
             )  # fmt: skip
             await self._lives.add(engine, made, spec)
         except BaseException:
-            if gate is not None:
-                await run_to_completion(self._gates.discard(engine, gate.token))
+            if gateway is not None:
+                await run_to_completion(self._gateways.discard(engine, gateway.token))
             raise
         return made
 
@@ -190,7 +190,7 @@ class DockerBackend(EgressAbilities):
         await self._lives.need(data)
         token = token_of(data)
         if token:
-            await self._gates.start(engine, token, data)
+            await self._gateways.start(engine, token, data)
         try:
             await lifecycle.start(engine, ref.id, _name(ref), secrets)
         except BaseException:
@@ -202,7 +202,7 @@ class DockerBackend(EgressAbilities):
         """Stop the gateway of a sandbox that did not start, as it would keep its ports on the host."""
         with suppress(ConsoleError):
             if not (await self._inspected(ref))["State"]["Running"]:
-                await self._gates.stop(await self._engine(), token)
+                await self._gateways.stop(await self._engine(), token)
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
         need(permit)
@@ -237,7 +237,7 @@ class DockerBackend(EgressAbilities):
         need(permit)
         await self._post(ref, "rename", {"name": name})
         if token := await self._token(ref):
-            await asyncio.to_thread(gateway_rules.rename, self._gates.folder(token), name)
+            await asyncio.to_thread(gateway_rules.rename, self._gateways.folder(token), name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         need(permit)
@@ -246,7 +246,7 @@ class DockerBackend(EgressAbilities):
         await self._removed(engine, ref, force)
         await self._lives.forget(ref.id)
         if token:
-            await run_to_completion(self._gates.discard(engine, token))
+            await run_to_completion(self._gateways.discard(engine, token))
 
     async def _removed(self, engine: Engine, ref: SandboxRef, force: bool) -> None:
         with about(_name(ref)):
@@ -307,8 +307,8 @@ class DockerBackend(EgressAbilities):
 
     async def _fresh_rows(self) -> builtins.list[Sandbox]:
         rows = await self._rows()
-        if self._gates.problem:  # the engine, or its image, may be back since then
-            await self._gates.look()
+        if self._gateways.problem:  # the engine, or its image, may be back since then
+            await self._gateways.look()
         return rows
 
     async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
@@ -350,7 +350,7 @@ class DockerBackend(EgressAbilities):
             raise TimedOut(f"{_name(ref)} was killed and has not ended in {ENDED_S:g} s") from error
         with suppress(NotFound):
             if token := await self._token(ref):
-                await self._gates.stop(await self._engine(), token)
+                await self._gateways.stop(await self._engine(), token)
 
 
 def _of_gateway(row: Mapping[str, Any]) -> bool:

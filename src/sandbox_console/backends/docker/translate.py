@@ -192,14 +192,14 @@ def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
     signal = code - 128 if code is not None and 128 < code <= 128 + 64 else None
     # 137 alone is any SIGKILL; only the engine's flag and event prove that memory ran out, and a child's OOM kill
     # leaves them too, however the main process ends.
-    told = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for lack of memory"
-    return Exit(code=code, signal=signal, oom=oom, reason=told or error)
+    detail = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for lack of memory"
+    return Exit(code=code, signal=signal, oom=oom, reason=detail or error)
 
 
-def _listed_detail(state: str, told: str) -> str:
+def _listed_detail(state: str, detail: str) -> str:
     if state == "restarting":
         return _RESTARTING
-    return "unhealthy" if told.endswith(_UNHEALTHY) else ""
+    return "unhealthy" if detail.endswith(_UNHEALTHY) else ""
 
 
 def _detail(state: Mapping[str, Any], *, oom: bool) -> str:

@@ -38,19 +38,19 @@ async def watch(connection: Connection, lists: Lists, inspect: Inspect) -> Async
 
     ``lists`` returns the whole list, and returns it again when it knows more.
     """
-    told: BackendHealth | None = None
+    reported: BackendHealth | None = None
     backoff = Backoff()
     while True:
         backoff.begin()
         try:
             async with aclosing(_connected(connection, lists, inspect)) as found:
                 async for event in found:
-                    told = event.health if isinstance(event, HealthChanged) else told
+                    reported = event.health if isinstance(event, HealthChanged) else reported
                     yield event
         except ConsoleError as error:
             health = connection.down(error)
-            if told is None or told.ok or told.reason != health.reason:
-                told = health
+            if reported is None or reported.ok or reported.reason != health.reason:
+                reported = health
                 yield HealthChanged(health)
         await backoff.wait()
 
@@ -130,8 +130,8 @@ def _note(ids: dict[str, bool], line: bytes, history: EngineCache) -> None:
     data: dict[str, Any] = json.loads(line)
     action = str(data.get("Action", "")).partition(":")[0]
     container = data.get("Actor", {}).get("ID") or data.get("id")
-    told = data.get("Actor", {}).get("Attributes") or {}
-    if container and action in _TELLING and not is_gateway(told.get("name", ""), told):
+    attributes = data.get("Actor", {}).get("Attributes") or {}
+    if container and action in _TELLING and not is_gateway(attributes.get("name", ""), attributes):
         ids.pop(container, None)
         ids[container] = action == "destroy"
         if action == "oom":
