@@ -11,6 +11,7 @@ from msgspec import structs
 from sandbox_console.backends.bubblewrap.options import Options as BubblewrapOptions
 from sandbox_console.backends.docker import provider as docker
 from sandbox_console.backends.microsandbox import provider as microsandbox
+from sandbox_console.backends.podman import provider as podman
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service.alert_options import AlertChannel, AlertOptions, AlertRule
@@ -69,6 +70,7 @@ def test_every_option_of_a_backend_is_listed() -> None:
     options = {
         "bubblewrap": BubblewrapOptions.__struct_fields__,
         "docker": docker._OPTIONS,
+        "podman": podman._OPTIONS,
         "microsandbox": microsandbox._OPTIONS,
     }
     for name, known in options.items():
