@@ -21,6 +21,7 @@ from sandbox_console.service.config import (
     HighlightRule,
     LogOptions,
     RecordingOptions,
+    ShellOptions,
     ShipOptions,
     TuiOptions,
     ViewOptions,
@@ -50,6 +51,7 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= _defaults(ShipOptions, "audit.ship.") | _defaults(RecordingOptions, "recording.")
     known |= {"backend": Config().backend, "backends.NAME.enabled": True, "backends.NAME.timeout_s": ANSWER_S}
     known |= _defaults(ApiOptions, "api.") | _defaults(McpOptions, "mcp.") | {"templates.NAME": None}
+    known |= _defaults(ShellOptions, "shell.")
     known |= _defaults(ServeTable, "serve.") | {"alerts.keep_days": AlertOptions().keep_days}
     known |= _defaults(AlertRule, "alerts.rules.NAME.") | _defaults(AlertChannel, "alerts.channels.NAME.")
     assert ROWS.keys() == known.keys()

@@ -79,7 +79,8 @@ class DockerBackend(DriftAbilities):
         await self._connection.close()
 
     def capabilities(self) -> Capabilities:
-        return abilities.capabilities(self._connection.info, self._gateways.problem, self._lives.problem)
+        local = self._connection.local or not self._connection.info  # before it was read, what an engine usually has
+        return abilities.capabilities(self._connection.info, self._gateways.problem, self._lives.problem, local=local)
 
     async def health(self) -> BackendHealth:
         listed, self._listed = self._listed, False
