@@ -21,7 +21,7 @@ from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.verbs import Naming, accepted, must_type, verb_of
-from sandbox_console.tui.text.drift_text import drift_words
+from sandbox_console.tui.text.drift_text import drift_parts
 from sandbox_console.tui.text.formatting import SHORT_ID, STATUS, place, shown_name
 
 ANEW = "It is recreated: what it wrote outside its workspace is lost. If that fails, the old one stays."
@@ -59,7 +59,8 @@ class Flows:
     async def _steps(self, action: Action, sandbox: Sandbox) -> Content | None:
         """Return the steps of a quarantine, or of releasing one, or what differs from the spec, for the question."""
         if isinstance(action, Update):
-            return drift_words(await self._console.drifts.fields(sandbox))
+            parts = list(drift_parts(await self._console.drifts.fields(sandbox)))
+            return Content.assemble(*parts) if parts else None
         if not isinstance(action, Quarantine | Release):
             return None
         try:

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from textual.content import Content
-
 from sandbox_console.model.drift import OWN_NETWORK, DriftState, FieldDrift
 from sandbox_console.model.text import clean
 from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.formatting import DASH
 
 _LONGEST = 200
-
-
-def drift_words(rows: Iterable[FieldDrift]) -> Content | None:
-    """Return the lines of `drift_parts`. None if nothing differs."""
-    parts = list(drift_parts(rows))
-    return Content.assemble(*parts) if parts else None
 
 
 def drift_parts(rows: Iterable[FieldDrift]) -> Iterator[tuple[str, str]]:
