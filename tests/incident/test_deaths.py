@@ -23,10 +23,16 @@ from tests.support.require import missing
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model import action
+<<<<<<< HEAD
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Cause, Config, Consent, Console, cause, open_console, timeline
 from sandbox_console.service.incident import kernel_log
+=======
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.service import Consent, Console
+from sandbox_console.service.incident.cause import cause
+>>>>>>> main
 
 EATS = "tail /dev/zero"
 

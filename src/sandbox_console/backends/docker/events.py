@@ -9,7 +9,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+<<<<<<< HEAD
 from sandbox_console.backends.docker.engine_start import starts
+=======
+from sandbox_console.backends.docker import podman_dialect
+>>>>>>> main
 from sandbox_console.backends.docker.failures import Lost, about, engine_prefix
 from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.labels import EGRESS, HELPER, WRAPPER, gateway_name
@@ -85,7 +89,7 @@ def happening_of(event: Mapping[str, Any]) -> Happening:
     attributes = event.get("Actor", {}).get("Attributes") or {}
     return Happening(
         at=int(event.get("timeNano") or int(event.get("time", 0)) * 10**9) / 1e9,
-        what=what,
+        what=podman_dialect.action(what),
         detail=detail.strip(),
         attributes={key: str(attributes[key]) for key in _SHOWN if key in attributes},
     )

@@ -111,7 +111,9 @@ def _both(one: float | None, other: float | None) -> float | None:
 
 
 def _bytes(count: float | None, per: str = "") -> str:
-    return "" if count is None else f"{count / 2**20:.1f} MiB{per}"
+    if count is None:
+        return ""
+    return f"{count / 2**20:.1f} MiB{per}" if count >= 2**20 else f"{count / 2**10:.1f} KiB{per}"
 
 
 async def _newest(

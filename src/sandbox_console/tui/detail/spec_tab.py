@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -15,6 +15,7 @@ from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.drift import FieldDrift
 from sandbox_console.model.sandbox import Fact, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import ascii_id, clean
@@ -22,6 +23,7 @@ from sandbox_console.service import Console
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.text.drift_text import drift_parts
 from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.formatting import DASH
 from sandbox_console.tui.text.port_text import FACT
@@ -48,6 +50,7 @@ class SpecPane(VerticalScroll, can_focus=True):
         self._shown: Sandbox | None = None
         self._whole: Sandbox | None = None
         self._capabilities: Capabilities | None = None
+        self._drift: Sequence[FieldDrift] = ()
 
     def compose(self) -> ComposeResult:
         yield Static(id="spec-text")
@@ -70,11 +73,12 @@ class SpecPane(VerticalScroll, can_focus=True):
             capabilities = None
         self._capabilities = capabilities
         self._whole = await whole(self._service, sandbox)
+        self._drift = await self._service.drifts.fields(self._whole)
         self._draw(self._whole)
 
     def _draw(self, sandbox: Sandbox) -> None:
         width = self.scrollable_content_region.width
-        put(self, "#spec-text", spec_words(sandbox, self._capabilities, width))
+        put(self, "#spec-text", spec_words(sandbox, self._capabilities, width, self._drift))
 
     def on_resize(self) -> None:
         if self._whole is not None and self._shown is not None:
@@ -91,10 +95,15 @@ async def whole(console: Console, sandbox: Sandbox) -> Sandbox:
         return sandbox
 
 
-def spec_words(sandbox: Sandbox, capabilities: Capabilities | None, width: int = 0) -> Content:
-    """Return the whole spec as lines. Rows have ``width`` cells; 0 means no limit."""
+def spec_words(
+    sandbox: Sandbox, capabilities: Capabilities | None, width: int = 0, drift: Sequence[FieldDrift] = ()
+) -> Content:
+    """Return the whole spec as lines, after what differs from it. Rows have ``width`` cells; 0 means no limit."""
     width = width or 10_000
     parts = [*hanging(_identity(sandbox), width, _LABEL), ("\n", "")]
+    if differs := list(drift_parts(drift)):
+        differs += [("< makes it as asked again, > takes what is found for what was asked\n\n", "$dim")]
+        parts += hanging(differs, width, _LABEL)
     parts += _fields(sandbox, width)
     parts += hanging(_labels(sandbox), width, 4)
     if capabilities is not None:
@@ -125,10 +134,10 @@ def _identity(sandbox: Sandbox) -> Iterator[Part]:
 def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
     yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $dim"
     facts = {fact.field: fact for fact in sandbox.effective}
-    asked = _asked(sandbox.spec) if sandbox.spec else {}
-    names = dict.fromkeys(_ports_together([*asked, *facts]))
+    requested = _asked(sandbox.spec) if sandbox.spec else {}
+    names = dict.fromkeys(_ports_together([*requested, *facts]))
     for name in names:
-        yield from _field(name, asked.get(name, ""), facts.get(name), width)
+        yield from _field(name, requested.get(name, ""), facts.get(name), width)
     if not names:
         yield "The backend tells nothing about its spec.\n", "$dim"
 
@@ -136,8 +145,8 @@ def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
 def _ports_together(names: list[str]) -> list[str]:
     """Move the place of each port below the requested ports."""
     at = names.index("ports") + 1 if "ports" in names else len(names)
-    told = [name for name in names if name.startswith(FACT)]
-    return [*names[:at], *told, *names[at:]]
+    facts = [name for name in names if name.startswith(FACT)]
+    return [*names[:at], *facts, *names[at:]]
 
 
 def _asked(spec: SandboxSpec) -> dict[str, str]:
@@ -153,17 +162,17 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
     return found
 
 
-def _field(name: str, asked: str, fact: Fact | None, width: int) -> Iterator[Part]:
+def _field(name: str, requested: str, fact: Fact | None, width: int) -> Iterator[Part]:
     """Yield a field. A value too long to stand beside the effective one has its own lines, as has a long name."""
-    room = max(_LABEL, cell_len(name) + 1) if asked else _TOLD - 2
+    room = max(_LABEL, cell_len(name) + 1) if requested else _TOLD - 2
     label = fit_cell(clean(name), room, "left"), "$dim"
-    told = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
-    if cell_len(asked) <= min(_ASKED, _TOLD - room) and "\n" not in asked:
-        yield from hanging([label, (fit_cell(clean(asked), _TOLD - room, "left"), ""), *told], width, _TOLD)
+    effect = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
+    if cell_len(requested) <= min(_ASKED, _TOLD - room) and "\n" not in requested:
+        yield from hanging([label, (fit_cell(clean(requested), _TOLD - room, "left"), ""), *effect], width, _TOLD)
         return
-    yield from hanging([label, (f"{set_in(asked, _LABEL)}\n", "")], width, _LABEL)
-    if fact is not None and fact.value != _unquoted(asked):
-        yield from hanging([(" " * _TOLD, ""), *told], width, _TOLD)
+    yield from hanging([label, (f"{set_in(requested, _LABEL)}\n", "")], width, _LABEL)
+    if fact is not None and fact.value != _unquoted(requested):
+        yield from hanging([(" " * _TOLD, ""), *effect], width, _TOLD)
 
 
 def _told(fact: Fact) -> Iterator[Part]:
