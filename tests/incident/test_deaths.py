@@ -23,16 +23,12 @@ from tests.support.require import missing
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model import action
-<<<<<<< HEAD
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import Cause, Config, Consent, Console, cause, open_console, timeline
+from sandbox_console.service import Config, Consent, Console, open_console
 from sandbox_console.service.incident import kernel_log
-=======
-from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service import Consent, Console
-from sandbox_console.service.incident.cause import cause
->>>>>>> main
+from sandbox_console.service.incident.cause import Cause, cause
+from sandbox_console.service.incident.timeline import timeline
 
 EATS = "tail /dev/zero"
 

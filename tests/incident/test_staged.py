@@ -22,8 +22,9 @@ from tests.tui.app.scene import screen_text, until
 from sandbox_console.model import action
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import Config, Consent, Console, open_console, verify_bundle
+from sandbox_console.service import Config, Consent, Console, open_console
 from sandbox_console.service.config import TuiOptions
+from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 from sandbox_console.tui.app import ConsoleApp
 from sandbox_console.tui.incident.why_screen import WhyScreen
 
@@ -142,7 +143,7 @@ async def test_twelve_sandboxes(console: Console, docker_engine: DockerEngine, h
         await until(pilot, lambda: isinstance(app.screen, WhyScreen) and "Evidence" in screen_text(app))
         await pilot.press("escape")
 
-        await keys("which one floods", "z", "greater_than_sign")
+        await keys("which one floods", "z", "percent_sign")
         await until(pilot, lambda: app.main.table.rows and app.main.table.rows[0].key == refs["bw-flood"], 90)
         await pilot.press("g")
         await until(pilot, lambda: app.main.selected and app.main.selected.ref == refs["bw-flood"])

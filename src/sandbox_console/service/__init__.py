@@ -11,20 +11,6 @@ from sandbox_console.service.effects.change_plan import Change, How, Plan, diffe
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
-<<<<<<< HEAD
-from sandbox_console.service.incident.bundle import Made
-from sandbox_console.service.incident.bundle import bundle as make_bundle
-from sandbox_console.service.incident.bundle_file import WriteFailed
-from sandbox_console.service.incident.bundle_open import open_bundle
-from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
-from sandbox_console.service.incident.cause import DENIED_S, Cause, cause, judge
-from sandbox_console.service.incident.cause_sections import FIELDS, Section
-from sandbox_console.service.incident.cause_sections import sections as cause_sections
-from sandbox_console.service.incident.quarantine import Planned, Quarantined, keep_evidence, quarantine, release
-from sandbox_console.service.incident.quarantine import plan as plan_quarantine
-from sandbox_console.service.incident.timeline import Span, timeline
-=======
->>>>>>> main
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
 from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.hub import Subscription
@@ -36,12 +22,7 @@ from sandbox_console.service.sessions.held_terminal import DETACHED
 from sandbox_console.service.sessions.shell import ShellSession
 
 __all__ = [
-<<<<<<< HEAD
-    "DENIED_S",
-    "FIELDS",
-=======
     "DETACHED",
->>>>>>> main
     "TIMED_OUT_CODE",
     "ActionResult",
     "Allow",
@@ -69,20 +50,11 @@ __all__ = [
     "SecretInfo",
     "SecretSource",
     "Secrets",
-    "Section",
     "ShellSession",
     "Subscription",
     "Tally",
     "Traffic",
     "TuiOptions",
-<<<<<<< HEAD
-    "WriteFailed",
-    "attach",
-    "cause",
-    "cause_sections",
-    "change_to",
-=======
->>>>>>> main
     "check_configuration",
     "differing",
     "find_paths",

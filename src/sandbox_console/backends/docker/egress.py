@@ -60,7 +60,7 @@ class EgressAbilities(Abilities):
         token = token_of(data)
         if not token:
             raise BackendError(f"{described(ref.id)} has no gateway that publishes its ports")
-        await (self._gates.start(engine, token, data) if published else self._gates.stop(engine, token))
+        await (self._gateways.start(engine, token, data) if published else self._gateways.stop(engine, token))
 
     async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
         need(permit)

@@ -9,11 +9,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-<<<<<<< HEAD
-from sandbox_console.backends.docker.engine_start import starts
-=======
 from sandbox_console.backends.docker import podman_dialect
->>>>>>> main
+from sandbox_console.backends.docker.engine_start import starts
 from sandbox_console.backends.docker.failures import Lost, about, engine_prefix
 from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.labels import EGRESS, HELPER, WRAPPER, gateway_name

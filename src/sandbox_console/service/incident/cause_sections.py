@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from sandbox_console.model.audit import AuditEntry
-from sandbox_console.model.egress import EgressRecord
+from sandbox_console.model.egress import OUTCOMES, REASONS, EgressRecord
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service.incident.cause import DENIED_S, Cause
 from sandbox_console.service.incident.spec_changes import fields_changed
@@ -49,7 +49,7 @@ def _verdict(found: Cause) -> Section:
 def _denial(sandbox: Sandbox, one: EgressRecord) -> str:
     end = sandbox.finished_at
     before = f", {max(0.0, end - one.at):.1f} s before" if end else ""
-    return f"{one.host}:{one.port} {one.outcome}: {one.reason}{before}"
+    return f"{one.host}:{one.port} {OUTCOMES[one.outcome]}: {REASONS.get(one.reason, one.reason)}{before}"
 
 
 def _change(one: AuditEntry, now: float, duration: Callable[[float], str]) -> str:

@@ -18,7 +18,8 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.model.timeline import Missing, Moment, Source, Timeline
-from sandbox_console.service import Console, timeline
+from sandbox_console.service import Console
+from sandbox_console.service.incident.timeline import timeline
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note

@@ -16,7 +16,9 @@ from textual.widgets import Static
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
-from sandbox_console.service import FIELDS, Cause, Console, Section, cause, cause_sections
+from sandbox_console.service import Console
+from sandbox_console.service.incident.cause import Cause, cause
+from sandbox_console.service.incident.cause_sections import FIELDS, Section, sections
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.detail.detail_pane import identity
@@ -94,7 +96,7 @@ class WhyScreen(Screen[None]):
         put(self, "#why-title", told)
         for text in self.query("#why-text").results(Static):
             if self._found is not None and (width := text.content_size.width):
-                found = cause_sections(self._found, self._clock(), span)
+                found = sections(self._found, self._clock(), span)
                 text.update(Content.assemble(*hanging(cause_parts(found), width, _INDENT + 2)))
 
     def action_scroll(self, lines: int) -> None:

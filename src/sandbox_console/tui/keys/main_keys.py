@@ -38,7 +38,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("filter", "slash", "filter", "Filter", show=True),
     _key("command", "colon", "command", "Command"),
     _key("faults", "z,ctrl+z", "faults", "Faults only"),
-    _key("loudest", "greater_than_sign", "loudest", "Loudest first"),
+    _key("loudest", "percent_sign", "loudest", "Loudest first"),
     _key("managed", "Z", "managed", "Ours only, all"),
     _key("group", "ctrl+g", "group", "Group by"),
     _key("wide", "w,ctrl+w", "wide", "All columns"),
@@ -68,14 +68,11 @@ MAIN_KEYS: list[BindingType] = [
     _key("kill", "ctrl+k", "verb('kill')", "Kill"),
     _key("remove", "ctrl+d,delete", "verb('remove')", "Remove"),
     _key("quarantine", "Q", "quarantine", "Quarantine, end it"),
-<<<<<<< HEAD
     _key("why", "full_stop", "why", "Why it ended"),
     _key("timeline", "semicolon", "timeline", "Timeline"),
     _key("alerts", "exclamation_mark", "app.alerts", "Alerts"),
-=======
     _key("reapply", "less_than_sign", "verb('reapply')", "Re-apply the spec"),
     _key("adopt", "greater_than_sign", "verb('adopt')", "Adopt what is found"),
->>>>>>> main
     _key("fullscreen", "f", "fullscreen", "Detail full size"),
     _key("copy", "c", "copy", "Copy its ref"),
     _key("copy-address", "at", "copy_address", "Copy its address"),

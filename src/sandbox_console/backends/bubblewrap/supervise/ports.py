@@ -67,9 +67,9 @@ class Ports(Helper):
         super().__init__(loop)
         self._used = mmap.mmap(-1, 8)  # shared with the relay, which writes here when a byte last passed
         self._places: list[Place] = []
-        self._bind(asked)
+        self._bind(requested)
 
-    def _bind(self, asked: list[tuple[str, int, int]]) -> None:
+    def _bind(self, requested: list[tuple[str, int, int]]) -> None:
         try:
             for one in requested:
                 self._places.append(Place(*one))
