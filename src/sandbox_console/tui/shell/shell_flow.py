@@ -27,7 +27,7 @@ class ShellFlow:
     async def shell(self, asked: ShellAsked, pane: ShellPane) -> None:
         """Open a shell through the gate and put it on screen."""
         sandbox = asked.sandbox
-        request = OpenShell(sandbox.ref, cols=asked.cols, rows=asked.rows)
+        request = await self._request(sandbox, asked.cols, asked.rows)
         consent = await self._flows.consent(request, sandbox)
         if consent is None:
             pane.refused(sandbox, "not confirmed")
@@ -44,6 +44,14 @@ class ShellFlow:
             each = "it is" if len(session.without) == 1 else "they are"
             words = f"{names} cannot be read here: {each} not handed over, and not masked where shown."
             self._app.notify(words, title=f"shell in {shown_name(sandbox)}", severity="warning", timeout=10)
+
+    async def _request(self, sandbox: Sandbox, cols: int, rows: int) -> OpenShell:
+        """Come back to the newest kept shell of a sandbox that nobody is attached to, or open a new one."""
+        alone = [one for one in await self._console.kept_shells.of(sandbox.ref) if one.answers and not one.viewers]
+        if not alone:
+            return OpenShell(sandbox.ref, cols=cols, rows=rows)
+        watches = self._console.read_only
+        return OpenShell(sandbox.ref, cols=cols, rows=rows, attach=alone[-1].id, read_only=watches)
 
     async def attach(self, sandbox: Sandbox) -> None:
         """Show the main process's streams on the screen."""

@@ -31,6 +31,8 @@ class Session(Protocol):
     def recorded(self) -> bool: ...
     @property
     def without(self) -> tuple[str, ...]: ...
+    @property
+    def answers_itself(self) -> bool: ...
 
 
 _SHOWN = 200
@@ -63,6 +65,7 @@ class ShellLink:
         self._on_end = on_end
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+        view.emulator.answers = not session.answers_itself
         view.attach(self._jobs.put_nowait, lambda cols, rows: self._jobs.put_nowait((cols, rows)))
 
     async def leave(self) -> None:

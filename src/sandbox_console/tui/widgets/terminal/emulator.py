@@ -29,6 +29,8 @@ class Emulator(Protocol):
 
     cols: int
     rows: int
+    answers: bool
+    """Whether it answers the guest's queries. A kept shell's holder does that itself."""
 
     def feed(self, data: bytes) -> bytes:
         """Interpret output of the guest. Returns the terminal's reply, such as a cursor report."""

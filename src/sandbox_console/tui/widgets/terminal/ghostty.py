@@ -54,6 +54,7 @@ class GhosttyEmulator:
 
     def __init__(self, cols: int = 80, rows: int = 24, scrollback: int = SCROLLBACK_LINES) -> None:
         self.cols, self.rows = cols, rows
+        self.answers = True
         self._replies: list[bytes] = []
         self._terminal: Any = Terminal(cols, rows, scrollback)
         self._handle = self._terminal._t[0]  # noqa: SLF001 - pyghostty's layer 0 is its only way to the render state
@@ -85,7 +86,7 @@ class GhosttyEmulator:
         self._terminal.feed(data)
         replies = b"".join(self._replies)
         self._replies.clear()
-        return replies
+        return replies if self.answers else b""
 
     def resize(self, cols: int, rows: int) -> None:
         if (cols, rows) == (self.cols, self.rows):  # blanked rows would not be read again
