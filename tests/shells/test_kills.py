@@ -60,7 +60,7 @@ async def served_app(server: Served) -> None:
         assert await one.log_in(server.link.rpartition("#")[2].removeprefix("token=")) == 200
         async with one.socket(await one.ticket()) as socket:
             await read_until(socket, b"running", 60)
-            await socket.send_bytes(b"s")
+            await socket.send_str('["stdin", "s"]')
             await read_until(socket, b"tick", 60)
 
 
@@ -134,7 +134,7 @@ def test_a_console_that_is_killed_while_it_opens_one_leaves_it_whole_or_not_at_a
             terminal.until(b"al1ve")
             terminal.type(b"exit\r")
             terminal.read_to_end()
-    until(lambda: not list(folder(cli).iterdir()))
+    until(lambda: not list(folder(cli).glob("*")))
     assert b"sleep 4241" not in cli.ok("top", box)
     opened = [row for row in cli.json("audit", "ls", "--limit", "200") if row["action"] == "shell"]
     assert len([one for one in notes(cli, "shell") if "exit" in one]) <= len(opened)
