@@ -28,6 +28,7 @@ _TOLD = {
     "logs": ("Logs", "What the selected sandbox writes"),
     "spec": ("Spec", "Its spec, and what is in effect"),
     "tab-audit": ("Audit", "What was done to it"),
+    "shells": ("All shells", "Every open shell in tabs and splits"),
     "audit-log": ("Audit of the fleet", "Everything that was done, and whether the log is intact"),
     "egress": ("Egress", "What it may reach and what it tried"),
     "egress-inbox": ("Egress inbox", "What was denied in the whole fleet"),
