@@ -99,8 +99,8 @@ class Exec(Struct, frozen=True):
 class OpenShell(Struct, frozen=True):
     """Open an interactive shell on a PTY.
 
-    With ``shell`` None it is the best shell in the sandbox. With ``record`` the shell must be recorded, or it is not
-    opened.
+    With ``shell`` None it is the best shell in the sandbox, of `model.shells.SHELLS`. With ``record`` the shell must be
+    recorded, or it is not opened.
 
     ``mark`` is how a later console finds the shell's processes if this one is killed.
     """
@@ -114,6 +114,8 @@ class OpenShell(Struct, frozen=True):
     term: str = "xterm-256color"
     record: bool = False
     mark: str = ""
+    workdir: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 class Rename(Struct, frozen=True):

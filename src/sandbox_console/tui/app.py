@@ -147,7 +147,7 @@ class ConsoleApp(PageActions):
         self.run_worker(self.shells.shell(message, self.main.detail.shells.open), keys_wait=False)
 
     def on_shells_asked(self, message: ShellsAsked) -> None:
-        self.run_worker(self.shells.page(message.sandboxes, self.main.detail.shells))
+        self.run_worker(self.shells.page(message.sandboxes, self.main.detail.shells, choose=message.choose))
 
     def on_egress_asked(self, message: EgressAsked) -> None:
         self.run_worker(self.egress.ask(message))

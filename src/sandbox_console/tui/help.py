@@ -54,6 +54,7 @@ _TITLES = {
     "FormScreen": "In the form",
     "ColumnsScreen": "In the columns",
     "ConfirmScreen": "In the question",
+    "ChoiceScreen": "In the question",
     "MenuScreen": "In the menu",
     "TextScreen": "In the text",
     "EgressAskScreen": "In the question",

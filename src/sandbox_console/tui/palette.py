@@ -28,6 +28,8 @@ _TOLD = {
     "logs": ("Logs", "What the selected sandbox writes"),
     "spec": ("Spec", "Its spec, and what is in effect"),
     "tab-audit": ("Audit", "What was done to it"),
+    "shell-choose": ("Shell of your choice", "Which shell, as whom, where and with what environment"),
+    "copy-mode": ("Copy mode", "Copy from the shell, or search in it"),
     "shells": ("All shells", "Every open shell in tabs and splits"),
     "audit-log": ("Audit of the fleet", "Everything that was done, and whether the log is intact"),
     "egress": ("Egress", "What it may reach and what it tried"),

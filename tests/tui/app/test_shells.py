@@ -175,7 +175,8 @@ async def test_closing_asks_only_where_something_runs(run_app, fake, monkeypatch
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, ShellScreen))
         assert shells(app).open_count == 1
-        await pilot.press("x")
+        await until(pilot, typing(app))
+        await pilot.press(LEAVE, "x")
         await until(pilot, on(app, ConfirmScreen))
         await pilot.press("y")
         await until(pilot, lambda: app.screen is app.main and not [*shells(app)])

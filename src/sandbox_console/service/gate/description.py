@@ -39,8 +39,9 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
             body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
         case ChangeEgress(add=add, remove=remove):
             body |= {"add": [rule_data(rule) for rule in add], "remove": list(remove)}
-        case OpenShell(shell=shell, user=user, record=record):
+        case OpenShell(shell=shell, user=user, record=record, workdir=workdir, env=env):
             body |= {"shell": shell, "user": user} | ({"record": True} if record else {})
+            body |= ({"workdir": workdir} if workdir else {}) | ({"env": sorted(env)} if env else {})
         case _:
             names = [name for name in action.__struct_fields__ if name not in ("ref", "backend", "host")]
             body |= {name: getattr(action, name) for name in names}

@@ -44,6 +44,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("columns", "comma", "columns", "Columns"),
     _key("logs", "l", "tab('logs')", "Logs", show=True),
     _key("shell", "s", "shell", "Shell", show=True),
+    _key("shell-choose", "exclamation_mark", "shell_choose", "Shell of your choice"),
     _key("shells", "dollar_sign", "shells", "All shells, splits"),
     _key("copy-mode", "left_curly_bracket", "copy_mode", "Copy, search in the shell"),
     _key("spec", "y,d", "tab('spec')", "Spec"),

@@ -143,6 +143,7 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
     "shells": [
         _key("shells-type", "enter,i", "type", "Type"),
         _key("shells-new", "n,c", "new", "New"),
+        _key("shells-choose", "N", "choose", "New, chosen", show=False),
         _key("shells-beside", "vertical_line,percent_sign", "split(1)", "Beside"),
         _key("shells-below", "minus,quotation_mark", "split(0)", "Below"),
         _key("shells-other", "o", "other", "Other sandbox"),

@@ -96,6 +96,11 @@ class DetailActions(MainBase):
         chosen = self.marked or ([self.selected] if self.selected and not [*self.detail.shells.open] else [])
         self.post_message(ShellsAsked(chosen))
 
+    def action_shell_choose(self) -> None:
+        """Choose the shell, its user, folder and environment, and open it on the shells page."""
+        if self.need_one() and self.selected is not None:
+            self.post_message(ShellsAsked([self.selected], choose=True))
+
     def action_copy_mode(self) -> None:
         """Go into the sandbox's shell to copy from it or to search in it."""
         if self.need_one() and self.selected is not None:

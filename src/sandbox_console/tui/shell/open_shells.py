@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef
 from sandbox_console.service import ShellSession
 from sandbox_console.tui.shell.shell import Shell, Tab
+from sandbox_console.tui.shell.shell_choice import ShellChoice
 from sandbox_console.tui.shell.tab_layout import leaves, tiled, with_new, without
 from sandbox_console.tui.shell.terminal_link import ShellLink
 from sandbox_console.tui.state.fleet_state import News, ShellClosed, ShellOpened
@@ -76,10 +77,12 @@ class OpenShells:
 
     # --- changes
 
-    def add(self, sandbox: Sandbox, beside: Shell | None = None, *, across: bool = True) -> Shell:
+    def add(
+        self, sandbox: Sandbox, beside: Shell | None = None, *, across: bool = True, choice: ShellChoice | None = None
+    ) -> Shell:
         """Add a shell that is being opened: in a new tab, or beside (under) another one."""
         self._count += 1
-        shell = self._shells[self._count] = Shell(self._count, sandbox)
+        shell = self._shells[self._count] = Shell(self._count, sandbox, choice)
         if beside is None:
             self.tabs.append(Tab(shell.number, shell.number))
             self.current = len(self.tabs) - 1

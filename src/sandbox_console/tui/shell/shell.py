@@ -6,6 +6,7 @@ from textual.message import Message
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
+from sandbox_console.tui.shell.shell_choice import ShellChoice
 from sandbox_console.tui.shell.tab_layout import Node, leaves
 from sandbox_console.tui.shell.terminal_link import ShellLink
 from sandbox_console.tui.text.formatting import shown_name
@@ -17,11 +18,13 @@ TITLE_MOST = 40
 class Shell:
     """A shell that was asked for: it is being opened, open, refused or ended.
 
-    ``marked`` says that a broadcast types into it, ``rang`` that its bell rang while nobody looked.
+    ``choice`` is how it is opened; None means as last time in its sandbox. ``marked`` says that a broadcast types into
+    it, ``rang`` that its bell rang while nobody looked.
     """
 
-    def __init__(self, number: int, sandbox: Sandbox) -> None:
+    def __init__(self, number: int, sandbox: Sandbox, choice: ShellChoice | None = None) -> None:
         self.number = number
+        self.choice = choice
         self.sandbox = sandbox
         self.link: ShellLink | None = None
         self.reason = ""

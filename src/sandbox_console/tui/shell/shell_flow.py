@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 
 from textual.app import App
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Attach, OpenShell
+from sandbox_console.model.action import Attach
 from sandbox_console.model.guest import GuestProcess
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
-from sandbox_console.service import Console, attach
+from sandbox_console.service import Console, attach, find_paths
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.shell.open_shells import OpenShells
 from sandbox_console.tui.shell.shell import Shell, ShellAsked
+from sandbox_console.tui.shell.shell_choice import ShellChoice, ShellChoices
 from sandbox_console.tui.shell.shell_tab import ShellPane
 from sandbox_console.tui.text.formatting import error_words, place, shown_name
 
@@ -35,12 +37,14 @@ class ShellFlow:
         self._app = app
         self._console = console
         self._flows = flows
+        self._choices = ShellChoices(find_paths().state, console.secrets.masked)
         self._running_sandboxes = running
 
     async def shell(self, asked: ShellAsked, shells: OpenShells) -> None:
         """Open a shell through the gate, and connect it to its place."""
         shell, sandbox = asked.shell, asked.shell.sandbox
-        request = OpenShell(sandbox.ref, cols=asked.cols, rows=asked.rows)
+        choice = shell.choice or self._choices.of(sandbox.ref)
+        request = choice.request(sandbox.ref, asked.cols, asked.rows)
         consent = await self._flows.consent(request, sandbox)
         if consent is None:
             shells.refuse(shell, "not confirmed")
@@ -66,8 +70,25 @@ class ShellFlow:
             words = f"{names} cannot be read here: {each} not handed over, and not masked where shown."
             self._app.notify(words, title=f"shell in {shown_name(sandbox)}", severity="warning", timeout=10)
 
-    async def page(self, sandboxes: Sequence[Sandbox], pane: ShellPane) -> None:
-        """Show the page of all shells, with a new shell in each of these sandboxes."""
+    async def choose(self, sandbox: Sandbox) -> ShellChoice | None:
+        """Ask how a shell is opened, and remember the answer for the sandbox. Returns None if it was left."""
+        from sandbox_console.tui.shell.choice_screen import ChoiceScreen
+
+        find = partial(self._console.inside.shells, sandbox.ref)
+        choice = await self._app.push_screen_wait(ChoiceScreen(sandbox, self._choices.of(sandbox.ref), find))
+        if choice is not None:
+            await self._console.secrets.learn()
+            try:
+                self._choices.remember(sandbox.ref, choice)
+            except OSError as error:
+                self._app.notify(f"The choice is not remembered: {error.strerror or error}", severity="warning")
+        return choice
+
+    async def page(self, sandboxes: Sequence[Sandbox], pane: ShellPane, *, choose: bool = False) -> None:
+        """Show the page of all shells, with a new shell in each of these sandboxes. ``choose`` asks how first."""
+        choice = await self.choose(sandboxes[0]) if choose and sandboxes else None
+        if choose and choice is None:
+            return
         if not sandboxes and pane.open.tab is None:
             self._app.notify("No shell is open, and no sandbox is selected.", severity="warning")
             return
@@ -75,11 +96,10 @@ class ShellFlow:
             return
         from sandbox_console.tui.shell.shell_screen import ShellScreen
 
-        def close(shell: Shell) -> None:
-            self._app.run_worker(self.close(shell, pane.open))
-
+        close = partial(self.close, shells=pane.open)
         pane.lend()
-        self._app.push_screen(ShellScreen(pane.open, self._running_sandboxes, close, sandboxes), pane.take_back)
+        page = ShellScreen(pane.open, self._running_sandboxes, close, self.choose, sandboxes, choice)
+        self._app.push_screen(page, pane.take_back)
 
     async def close(self, shell: Shell, shells: OpenShells) -> None:
         """End a shell and give up its place. Asks first if something runs in it, or if that cannot be known."""

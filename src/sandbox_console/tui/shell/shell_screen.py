@@ -5,7 +5,7 @@ While a shell has the focus every key goes to it, except Ctrl+]. After Ctrl+] on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
@@ -29,6 +29,7 @@ from sandbox_console.tui.shell.held_keys import QUIET_S
 from sandbox_console.tui.shell.open_shells import OpenShells
 from sandbox_console.tui.shell.shell import Shell, ShellAsked
 from sandbox_console.tui.shell.shell_box import ShellArea, ShellBox
+from sandbox_console.tui.shell.shell_choice import ShellChoice
 from sandbox_console.tui.shell.tab_layout import neighbour, regions, resized
 from sandbox_console.tui.shell.tab_line import TabLine, TabTitle
 from sandbox_console.tui.shell.terminal_questions import TerminalQuestions
@@ -56,14 +57,16 @@ class ShellScreen(TerminalQuestions, Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["shells"]
 
     def __init__(
-        self, shells: OpenShells, sandboxes: Callable[[], Sequence[Sandbox]], close: Callable[[Shell], object],
-        wanted: Sequence[Sandbox] = (),
+        self, shells: OpenShells, sandboxes: Callable[[], Sequence[Sandbox]], close: Callable[[Shell], Awaitable[None]],
+        choose: Callable[[Sandbox], Awaitable[ShellChoice | None]], wanted: Sequence[Sandbox] = (),
+        choice: ShellChoice | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.shells = shells
         self._sandboxes = sandboxes
         self._end_shell = close
-        self._wanted = wanted
+        self._wanted, self._choice = wanted, choice
+        self._choose = choose
         self._boxes: dict[int, ShellBox] = {}
         self._drawing: Timer | None = None
 
@@ -77,6 +80,7 @@ class ShellScreen(TerminalQuestions, Screen[None]):
         if self._wanted:
             wide = self.app.size.width >= 2 * self.app.size.height
             for shell in self.shells.add_several([*self._wanted], wide=wide):
+                shell.choice = self._choice
                 self._open(shell)
         self.draw()
         self._type()
@@ -117,7 +121,8 @@ class ShellScreen(TerminalQuestions, Screen[None]):
             else:
                 self._draw_soon()
         self.set_class(shells.broadcasting, "-broadcast")
-        self.query_one(ShellArea).refresh(layout=True)
+        for box in self._boxes.values():
+            box.refresh(layout=True)  # of the children, or the area would keep the places that it knows
         titles = [self._title(at) for at in range(len(shells.tabs))]
         self.query_one(TabLine).show(titles, shells.current, self._state(), danger=shells.broadcasting)
         self._keep_focus()
@@ -167,7 +172,7 @@ class ShellScreen(TerminalQuestions, Screen[None]):
         if box is None or self.app.screen is not self:
             return
         if not box.is_mounted:
-            self.call_after_refresh(self._focus_active)
+            self.set_timer(_DRAW_S, self._focus_active)
             return
         if box.view is not None and box.view.is_mounted and box.shell.is_open:
             self.set_focus(box.view)
@@ -259,7 +264,7 @@ class ShellScreen(TerminalQuestions, Screen[None]):
         if box is None or not shell.opening:
             return
         if not box.is_mounted:
-            self.call_after_refresh(self._ask, shell)
+            self.set_timer(_DRAW_S, partial(self._ask, shell))
             return
         box.notice.hold()
         self._focus_active()
@@ -273,6 +278,16 @@ class ShellScreen(TerminalQuestions, Screen[None]):
         """Open another shell in the sandbox of the active one, in a new tab."""
         if (shell := self.shells.active) is not None:
             self._add(shell.sandbox)
+
+    def action_choose(self) -> None:
+        """Choose the shell, its user, folder and environment, and open it in a new tab."""
+        if (shell := self.shells.active) is not None:
+            self.app.run_worker(self._add_chosen(shell.sandbox))
+
+    async def _add_chosen(self, sandbox: Sandbox) -> None:
+        choice = await self._choose(sandbox)
+        if choice is not None and self.is_attached:
+            self._open(self.shells.add(sandbox, choice=choice))
 
     def action_split(self, across: int) -> None:
         """Open another shell in the sandbox of the active one, beside it or below it."""
@@ -297,7 +312,13 @@ class ShellScreen(TerminalQuestions, Screen[None]):
     def action_close_shell(self) -> None:
         """End the active shell and give up its place. Asks if something runs in it."""
         if (shell := self.shells.active) is not None:
-            self._end_shell(shell)
+            self.app.run_worker(self._end_and_go_on(shell))
+
+    async def _end_and_go_on(self, shell: Shell) -> None:
+        await self._end_shell(shell)
+        if self.is_attached:
+            self.draw()
+            self._type()
 
     def action_type(self) -> None:
         """Go into the active shell, or open it again if it has ended."""

@@ -46,11 +46,15 @@ class BulkAsked(Message):
 
 
 class ShellsAsked(Message):
-    """The user requests the page of all shells, with a new shell in each of these sandboxes."""
+    """The user requests the page of all shells, with a new shell in each of these sandboxes.
 
-    def __init__(self, sandboxes: Sequence[Sandbox] = ()) -> None:
+    ``choose`` asks first how it is opened.
+    """
+
+    def __init__(self, sandboxes: Sequence[Sandbox] = (), *, choose: bool = False) -> None:
         super().__init__()
         self.sandboxes = sandboxes
+        self.choose = choose
 
 
 class EgressAsked(Message):
