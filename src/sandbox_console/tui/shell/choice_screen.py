@@ -16,7 +16,6 @@ from textual.widgets.option_list import Option
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.shells import NO_SHELL, NO_SHELL_HINT
-from sandbox_console.model.text import clean
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.shell.shell_choice import ShellChoice, absolute, env_line, parse_env
@@ -81,7 +80,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
             put(self, "#found", plain(f"Which shells it has cannot be asked: {error_words(error)}"))
             return
         options = self.query_one(OptionList)
-        options.add_options(Option(clean(path, cap=60), id=path) for path in found)
+        options.add_options(Option(plain(path), id=path) for path in found)
         options.display = bool(found)
         if not found:
             put(self, "#found", Content.assemble((f"{NO_SHELL}. ", "$text-warning"), f"Try to {NO_SHELL_HINT}."))

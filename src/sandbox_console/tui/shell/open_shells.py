@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef
 from sandbox_console.service import ShellSession
-from sandbox_console.tui.shell.shell import Shell, Tab
+from sandbox_console.tui.shell.shell import Shell, ShellTab
 from sandbox_console.tui.shell.shell_choice import ShellChoice
 from sandbox_console.tui.shell.tab_layout import leaves, tiled, with_new, without
 from sandbox_console.tui.shell.terminal_link import ShellLink
@@ -22,7 +22,7 @@ class OpenShells:
     """All shells, by number, and their tabs. ``listeners`` are called when a tab, a title or a state has changed."""
 
     def __init__(self, publish: Callable[[News], None]) -> None:
-        self.tabs: list[Tab] = []
+        self.tabs: list[ShellTab] = []
         self.current = 0
         self.broadcasting = False
         self.listeners: list[Callable[[], None]] = []
@@ -40,7 +40,7 @@ class OpenShells:
         return self._shells[number]
 
     @property
-    def tab(self) -> Tab | None:
+    def tab(self) -> ShellTab | None:
         """The current tab."""
         return self.tabs[self.current] if self.tabs else None
 
@@ -67,7 +67,7 @@ class OpenShells:
         others = [one for one in self if one.sandbox.ref == ref]
         return next((one for one in reversed(others) if one.is_open), found or (others[-1] if others else None))
 
-    def tab_of(self, shell: Shell) -> Tab:
+    def tab_of(self, shell: Shell) -> ShellTab:
         """Return the tab that shows a shell. Raises StopIteration if it was closed."""
         return next(tab for tab in self.tabs if shell.number in tab.shells)
 
@@ -84,7 +84,7 @@ class OpenShells:
         self._count += 1
         shell = self._shells[self._count] = Shell(self._count, sandbox, choice)
         if beside is None:
-            self.tabs.append(Tab(shell.number, shell.number))
+            self.tabs.append(ShellTab(shell.number, shell.number))
             self.current = len(self.tabs) - 1
         else:
             tab = self.tab_of(beside)
@@ -171,7 +171,7 @@ class OpenShells:
             return
         tab.node, tab.zoomed = node, False
         tab.active = tab.shells[0]
-        self.tabs.insert(self.tabs.index(tab) + 1, Tab(shell.number, shell.number))
+        self.tabs.insert(self.tabs.index(tab) + 1, ShellTab(shell.number, shell.number))
         self.use(shell)
 
     def join_tab_before(self, shell: Shell, *, across: bool) -> None:

@@ -53,7 +53,7 @@ class Shell:
         return self.link is not None and self.link.view is not None and self.link.view.has_focus
 
 
-class Tab:
+class ShellTab:
     """Shells that are shown together. ``active`` is the one that has, or had last, the keys."""
 
     def __init__(self, node: Node, active: int) -> None:
