@@ -37,6 +37,7 @@ _CHANGING = (
     (re.compile(r"20(?!23)\d\d-\d\d-\d\dT[\d:.]+Z"), "<time>"),
     (re.compile(r'("origin": )\{[^}]*\}'), r"\1<origin>"),
     (re.compile(r"^  origin\..*\n", re.MULTILINE), ""),
+    (re.compile(r"/[^\s\"]+/templates\b"), "<home>/templates"),
     (re.compile(r"is set in \S+/config\.toml"), "is set in <home>/config.toml"),
 )
 

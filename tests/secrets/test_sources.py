@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_console.errors import SecretError
-from sandbox_console.secrets.sources import SecretSource, problem, resolve
+from sandbox_console.secrets import keyrings
+from sandbox_console.secrets.sources import SecretSource, definition_problem, problem, resolve, unreached
 
 VALUE = "s3cret-value-of-the-test"
 
@@ -156,7 +157,10 @@ def keyring(tmp_path, monkeypatch):
         "class Ring(keyring.backend.KeyringBackend):\n"
         "    priority = 1\n"
         f"    path = pathlib.Path({str(tmp_path / 'ring.json')!r})\n"
-        "    def set_password(self, service, username, password): raise NotImplementedError\n"
+        "    def set_password(self, service, username, password):\n"
+        "        if service == 'broken': raise RuntimeError(password)\n"
+        "        kept = json.loads(self.path.read_text()) if self.path.exists() else {}\n"
+        "        if service != 'forgets': self.path.write_text(json.dumps(kept | {f'{service} {username}': password}))\n"
         "    def get_password(self, service, username):\n"
         "        if service == 'locked': raise keyring.errors.KeyringLocked('it')\n"
         f"        if service == 'broken': raise RuntimeError('{VALUE}')\n"
@@ -178,6 +182,18 @@ async def test_a_keyring_gives_what_it_keeps(keyring):
     assert error.hint == "keyring set acme.org you"
     await refused("keyring:locked/me", "is locked")
     await refused("keyring:broken/me", "the keyring failed: RuntimeError")
+
+
+async def test_a_keyring_stores_a_value_that_no_argument_or_error_has(keyring):
+    keyring.write_text("{}")
+    for value in (VALUE, "another-" + VALUE * 1000):
+        await keyrings.store("acme.org/me", value, 30)
+        [found] = await resolve(["T"], {"T": SecretSource(source="keyring:acme.org/me")})
+        assert found.value == value
+    for where, why in (("forgets/me", "no entry"), ("broken/me", "the keyring failed: RuntimeError$")):
+        with pytest.raises(SecretError, match=why) as caught:
+            await keyrings.store(where, VALUE, 30)
+        assert VALUE not in f"{caught.value} {caught.value.hint}"
 
 
 async def test_without_a_keyring_it_says_what_else_there_is(tmp_path, monkeypatch):
@@ -220,3 +236,39 @@ def test_hosts_and_times_are_held_to_their_form():
 def test_a_commands_arguments_are_not_shown():
     assert SecretSource(source=f'cmd:["/usr/bin/op", "read", "{VALUE}"]').shown == "cmd:op"
     assert SecretSource(source="cmd:'").shown == "cmd:?"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "field", "why"),
+    [
+        ("", "env:X", "name", "use letters"),
+        ("1A", "env:X", "name", "use letters"),
+        ("A-B", "env:X", "name", "use letters"),
+        ("A\n", "env:X", "name", "use letters"),
+        ("A" * 129, "env:X", "name", "use letters"),
+        ("ghp_" + "a1" * 20, "env:X", "name", "it looks like a GitHub token"),
+        ("T", "env:two words", "from", "not a variable's name"),
+        ("T", "env:" + VALUE, "from", "not a variable's name"),
+        ("T", "env:ghp_" + "a1" * 20, "from", "it looks like a GitHub token"),
+        ("T", "cmd:printf AKIA" + "A1" * 8, "from", "it looks like an AWS access key"),
+        ("T", "keyring:alone", "from", "needs SERVICE/USER"),
+        ("T", "value:x", "from", "is not supported"),
+        ("T", "", "from", "is not a source"),
+    ],
+)
+def test_a_new_definition_is_held_to_more_and_repeats_no_value(name, source, field, why):
+    found = definition_problem(name, SecretSource(source=source))
+    assert why in found[field]
+    assert not any(len(text) > 20 and text in " ".join(found.values()) for text in (name, source))
+    assert definition_problem("T", SecretSource(source="env:X", hosts=("https://a/",)))["hosts"].startswith(
+        "'https://a/' has"
+    )
+    assert definition_problem("T", SecretSource(source="env:X", hosts=("a.example",))) == {}
+
+
+def test_hosts_that_egress_does_not_lead_to_are_told():
+    source = SecretSource(source="env:X", hosts=("a.example", "*.b.example"))
+    assert unreached("T", source, ["a.example", "*.b.example", "c"]) == ""
+    assert "meant for *.b.example, which egress does not allow" in unreached("T", source, ["*.example:80", "a.example"])
+    assert "meant for a.example, *.b.example" in unreached("T", source, [])
+    assert unreached("T", SecretSource(source="env:X"), []) == ""

@@ -6,8 +6,7 @@ import argparse
 import functools
 from typing import Any
 
-from sandbox_console.cli import arguments_contents, arguments_program, arguments_records
-from sandbox_console.model.spec_fields import FIELDS, Kind
+from sandbox_console.cli import arguments_contents, arguments_program, arguments_records, arguments_specs
 
 EVERYWHERE_DEFAULTS: dict[str, Any] = {
     "json": False,
@@ -50,7 +49,7 @@ def add_everywhere(parser: argparse.ArgumentParser) -> None:
 def add_verbs(verbs: Verbs) -> None:
     """All verbs, in the order of the help."""
     _add_seeing(verbs)
-    _add_making(verbs)
+    arguments_specs.add(verbs, _verb)
     _add_lifecycle(verbs)
     _add_entering(verbs)
     arguments_contents.add(verbs, _verb)
@@ -81,36 +80,6 @@ def _add_seeing(verbs: Verbs) -> None:
     show = _verb(verbs, "show", "show one sandbox: its spec, and what is in effect")
     show.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
     show.add_argument("--toml", action="store_true", help="print the spec as TOML, which create -f can read")
-
-
-def _add_making(verbs: Verbs) -> None:
-    create = _verb(verbs, "create", "create a sandbox and start it; a command may follow --")
-    create.add_argument("name", metavar="NAME", nargs="?", help="its name; by default the one in the file")
-    create.add_argument("--no-start", action="store_true", help="create it without starting it")
-    _add_spec(create)
-    create.add_argument("--dry-run", action="store_true", help="say what would happen, but do nothing")
-    update = _verb(verbs, "update", "change a sandbox's spec: live if possible, otherwise by recreating it")
-    update.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
-    update.add_argument("--name", metavar="NEW", dest="rename", help="rename it")
-    update.add_argument("--unset", metavar="FIELD", action="append", default=[], help="reset a field to its default")
-    _add_spec(update)
-    update.add_argument("--dry-run", action="store_true", help="print the plan, but do nothing")
-
-
-def _add_spec(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("spec").add_argument
-    add("-f", "--file", metavar="FILE", help="a spec in TOML or JSON; - is stdin; options override it")
-    for field in FIELDS:
-        if not field.option:
-            continue
-        names = [*([f"-{field.letter}"] if field.letter else []), f"--{field.option}"]
-        match field.kind:
-            case Kind.FLAG:
-                add(*names, action="store_true", default=None, help=field.help)
-            case Kind.LIST | Kind.TABLE:
-                add(*names, metavar=field.metavar, action="append", help=field.help)
-            case _:
-                add(*names, metavar=field.metavar, choices=field.choices or None, help=field.help)
 
 
 def _add_lifecycle(verbs: Verbs) -> None:
@@ -156,10 +125,22 @@ def _add_entering(verbs: Verbs) -> None:
     exec_.add_argument("--env", metavar="K=V", action="append", default=[], help="an environment variable")
     exec_.add_argument("--timeout", metavar="T", help="end its whole process tree after this time; exit 124")
     shell = _verb(verbs, "shell", "open a shell on this terminal")
-    shell.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+    shell.add_argument("name", metavar="NAME", nargs="?", help="a name, backend:name, or backend/host/id")
     shell.add_argument("--shell", metavar="PATH", help="by default the best one in the image")
     shell.add_argument("--user", metavar="U", help="the user that runs it")
     shell.add_argument("--record", action="store_true", help="record it; refused if that is not possible")
+    shell.add_argument(
+        "--keep", action=argparse.BooleanOptionalAction, help="have it go on when it is left with Ctrl+] or this ends"
+    )
+    shell.add_argument("--as", metavar="SHELL", dest="as_", help="keep it under this name")
+    shell.add_argument("--attach", metavar="SHELL", help="instead of NAME: come back to a kept shell")
+    shells = _verb(verbs, "shells", "kept shells, which go on when their console ends")
+    of_shells = shells.add_subparsers(dest="what", metavar="VERB", required=True)
+    _verb(of_shells, "ls", "list kept shells with their viewers")
+    come = _verb(of_shells, "attach", "come back to a kept shell; --read-only only watches, Ctrl+] leaves it")
+    come.add_argument("name", metavar="SHELL", help="a name or an id from shells ls")
+    over = _verb(of_shells, "end", "end kept shells and what they started")
+    over.add_argument("names", metavar="SHELL", nargs="+", help="a name or an id from shells ls")
     recordings = _verb(verbs, "recordings", "recorded shells, as asciicast files")
     kept = recordings.add_subparsers(dest="what", metavar="VERB", required=True)
     _verb(kept, "ls", "list recordings, newest first, and check them against the audit log")

@@ -57,6 +57,16 @@ def _add_secrets(verbs: Any, verb: _Add) -> None:
     secrets = verb(verbs, "secrets", "the secrets of the configuration, never their values")
     secret = secrets.add_subparsers(dest="what", metavar="VERB", required=True)
     verb(secret, "ls", "list names, sources, hosts, and the sandboxes that use them")
+    add = verb(secret, "add", "define a secret in the configuration, by where its value comes from")
+    add.add_argument("name", metavar="NAME", help="the variable that a sandbox gets, such as GITHUB_TOKEN")
+    add.add_argument(
+        "--from", metavar="SOURCE", dest="source", help="env:VARIABLE, file:PATH, keyring:SERVICE/USER or cmd:PROGRAM"
+    )
+    add.add_argument("--host", metavar="HOST", action="append", default=[], help="a host that the secret is for")
+    add.add_argument("--inject", metavar="HOW", default="auto", help="auto, env, file or placeholder")
+    add.add_argument("--value", action="store_true", help="read the value from stdin and store it in the keyring")
+    rm = verb(secret, "rm", "remove secrets from the configuration; their values stay where they are")
+    rm.add_argument("names", metavar="NAME", nargs="+", help="a name from secrets ls")
     check = verb(secret, "check", "read each secret and say whether that works, or search for leaked values")
     check.add_argument("--leaks", action="store_true", help="search for values in logs, specs, environments and files")
     check.add_argument("paths", metavar="PATH", nargs="*", help="with --leaks: files and folders to search as well")

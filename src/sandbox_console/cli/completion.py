@@ -34,6 +34,8 @@ def complete() -> None:
     for action in _actions(root):
         if action.dest in ("name", "names") and action.metavar == "NAME":
             action.completer = _names  # type: ignore[attr-defined]
+        elif action.metavar in ("T", "TEMPLATE", "OTHER") and action.dest in ("template", "templates", "other"):
+            action.completer = _templates  # type: ignore[attr-defined]
         elif action.dest == "label":
             action.completer = _labels  # type: ignore[attr-defined]
     argcomplete.autocomplete(root)
@@ -42,13 +44,23 @@ def complete() -> None:
 def _actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     yield from of._actions  # noqa: SLF001 - argparse has no public way to them
     for name, inner in parser.subparsers(of).items():
-        if name != "create":  # its NAME is a new one
-            yield from _actions(inner)
+        for action in _actions(inner):
+            if name != "create" or action.dest != "name":  # its NAME is a new one
+                yield action
 
 
 def _names(prefix: str, **_: object) -> list[str]:
     listed = _listed("{{.Name}}")
     return [name for name in (listed if listed is not None else _last_seen()) if name.startswith(prefix)]
+
+
+def _templates(prefix: str, **_: object) -> list[str]:
+    from sandbox_console.service import find_paths
+
+    with contextlib.suppress(Exception):
+        found = [path.stem for path in find_paths().templates.glob("*.toml")]
+        return sorted(name for name in found if name.startswith(prefix) and _PLAIN.fullmatch(name))
+    return []
 
 
 def _last_seen() -> list[str]:

@@ -11,6 +11,7 @@ from sandbox_console.cli.context import Context
 from sandbox_console.cli.ls import asked_text
 from sandbox_console.cli.spec_options import from_args
 from sandbox_console.errors import InvalidSpec
+from sandbox_console.hostfs.guest_writable import NOBODYS
 from sandbox_console.model.action import Create
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.spec import SandboxSpec
@@ -21,10 +22,11 @@ from sandbox_console.service import ActionResult, Allow, Ask, Console, Deny, Ope
 async def create(context: Context) -> int:
     """Make a sandbox and start it. Prints its name, or with ``--json`` the sandbox and the row's id."""
     args = context.args
-    spec = None if args.file else _by_options(context)
+    spec = None if args.file or args.template else _by_options(context)
     async with context.open() as console:
         if spec is None:
-            spec = from_args(args, {}, name=args.name, ground=await console.ground())
+            base = dict((await asyncio.to_thread(console.templates.get, args.template)).fields) if args.template else {}
+            spec = from_args(args, base, name=args.name, ground=await console.ground() if args.file else NOBODYS)
         backend, host = await place(context, console)
         action = Create(spec, backend, host, start=not args.no_start)
         if not args.only_answering:

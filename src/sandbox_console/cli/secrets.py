@@ -1,8 +1,9 @@
-"""``secrets``: shows which are configured, whether each can be read, and where one has leaked, but never a value."""
+"""``secrets``: shows, checks, defines and removes those of the configuration, but never shows a value."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,27 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
-from sandbox_console.errors import SecretError, UsageError
-from sandbox_console.service import Console, Leak, SecretInfo
+from sandbox_console.errors import ConsoleError, SecretError, UsageError
+from sandbox_console.service import Console, Leak, SecretInfo, SecretSource
+from sandbox_console.service.effects.secret_definition import SecretDefinition
 
+_MOST = 64 * 1024
 _NONE = "no secret is defined in the config: add a [secrets.NAME] table"
 
 
 async def secrets(context: Context) -> int:
-    """Run ``ls`` or ``check``. A check exits 1 if a secret cannot be read or has leaked."""
+    """Run ``ls``, ``add``, ``rm`` or ``check``. A check exits 1 if a secret cannot be read or has leaked."""
     args = context.args
     if args.what == "check" and args.paths and not args.leaks:
         raise UsageError(f"secrets check takes no PATH without --leaks: {args.paths[0]!r}")
     async with context.open() as console:
-        if args.what == "ls":
-            return await _ls(context, console)
+        match args.what:
+            case "ls":
+                return await _ls(context, console)
+            case "add":
+                return await _add(context, console)
+            case "rm":
+                return await _remove(context, console)
         return await (_leaks(context, console) if args.leaks else _check(context, console))
 
 
@@ -44,6 +52,50 @@ async def _ls(context: Context, console: Console) -> int:
     else:
         context.table(("NAME", "FROM", "INJECT", "HOSTS", "USED BY"), (_cells(one) for one in found))
     return 0
+
+
+async def _add(context: Context, console: Console) -> int:
+    args = context.args
+    if args.inject not in (injects := ("auto", "env", "file", "placeholder")):
+        raise UsageError(f"--inject {args.inject!r} is not known", hint=f"one of {', '.join(injects)}")
+    value = await asyncio.to_thread(_value, context) if args.value else ""
+    reference = args.source or (f"keyring:sandbox-console/{args.name}" if args.value else f"env:{args.name}")
+    source = SecretSource(source=reference, inject=args.inject, hosts=tuple(args.host))
+    await console.definitions.define(SecretDefinition(args.name, source, value), agreed=args.yes)
+    if context.json:
+        context.record({"name": args.name, "from": source.shown, "inject": args.inject, "hosts": args.host})
+    else:
+        context.text(f"{args.name} is defined as {source.shown}")
+    return 0
+
+
+def _value(context: Context) -> str:
+    """The value from standard input, without its last newline. Raises UsageError if there is none."""
+    if context.streams.stdin is None:
+        hint = "pass show NAME | sandbox-console secrets add NAME --value"
+        raise UsageError("--value reads the value from stdin, and there is none", hint=hint)
+    with os.fdopen(os.dup(context.streams.stdin), "rb") as file:
+        data = file.read(_MOST + 1)
+    if not data or len(data) > _MOST:
+        raise UsageError(f"stdin has {'no value' if not data else f'more than {_MOST} bytes'}")
+    try:
+        return data.decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise UsageError("stdin is not UTF-8 text") from None
+
+
+async def _remove(context: Context, console: Console) -> int:
+    for name in context.args.names:
+        try:
+            await console.definitions.remove(name, agreed=context.args.yes)
+        except ConsoleError as error:
+            context.fail(error, name)
+            continue
+        if context.json:
+            context.record({"name": name, "removed": True})
+        else:
+            context.text(f"{name} is no longer defined")
+    return context.code
 
 
 def _cells(one: SecretInfo) -> tuple[str, ...]:

@@ -6,9 +6,7 @@ import argparse
 import errno
 import json
 import os
-import re
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from sandbox_console.hostfs.files import read_small
 from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model import check
 from sandbox_console.model.quantities import parse_duration_s, parse_size_mib
+from sandbox_console.model.safe_toml import parse_toml
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS, Kind, SpecField
 
@@ -40,11 +39,6 @@ def whole(text: str) -> int:
 _FIELDS = SandboxSpec.__struct_fields__
 _LONGEST = 1 << 20
 """The most bytes of a spec or a draft: a person writes no more, and /dev/zero has no end."""
-
-_DEEPEST = 100
-"""The most dots in a line of TOML outside strings: tomllib takes minutes for a dotted key of 100,000 parts."""
-
-_STRINGS = re.compile(r"""\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*""", re.DOTALL)
 
 
 def from_args(
@@ -148,19 +142,16 @@ def _stdin() -> bytes:
 
 def read_file(name: str, ground: GuestFolders = NOBODYS) -> dict[str, Any]:
     """A spec file's fields, from JSON if it begins with ``{``, else from TOML. Raises UsageError, Conflict."""
-    text = read_text(name, ground)
+    return parsed(name, read_text(name, ground))
+
+
+def parsed(name: str, text: str) -> dict[str, Any]:
+    """The fields of a spec file from its text. Raises UsageError."""
     try:
-        values = json.loads(text) if text.lstrip().startswith("{") else _toml(text)
+        values = json.loads(text) if text.lstrip().startswith("{") else parse_toml(text)
     except RecursionError:
         raise UsageError(f"{name} is nested too deep for a spec", hint="show --toml prints an example") from None
     except ValueError as error:  # both decoders' errors are ValueErrors
         raise UsageError(f"{name} is neither TOML nor JSON: {error}", hint="show --toml prints an example") from None
     fields: dict[str, Any] = values
     return fields
-
-
-def _toml(text: str) -> dict[str, Any]:
-    """Parse a table of TOML. Raises ValueError, and RecursionError, also for keys of very many parts."""
-    if any(line.count(".") > _DEEPEST for line in _STRINGS.sub("", text).splitlines()):
-        raise RecursionError
-    return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""Reads secrets from the user's keyring, with the package ``keyring`` in a separate process.
+"""Reads and stores secrets in the user's keyring, with the package ``keyring`` in a separate process.
 
 A locked keyring may prompt and wait for ever, and its libraries use D-Bus. A child process can be given a time limit.
 """
@@ -22,6 +22,8 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody reads the value out of its memory
 import keyring, keyring.errors
 try:
+    if sys.argv[3:] == ["store"]:
+        keyring.set_password(sys.argv[1], sys.argv[2], sys.stdin.buffer.read().decode())
     value = keyring.get_password(sys.argv[1], sys.argv[2])
 except keyring.errors.NoKeyringError:
     os._exit({_NO_KEYRING})
@@ -45,8 +47,19 @@ def problem(text: str) -> str:
 
 async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 - as all readers
     """The password of SERVICE and USER; the last ``/`` separates them. Raises SecretError."""
+    return await _asked(text, timeout_s)
+
+
+async def store(text: str, value: str, timeout_s: float) -> None:
+    """Store a password for SERVICE and USER, in place of an older one. Raises SecretError, without the value."""
+    if await _asked(text, timeout_s, value) != value:
+        raise SecretError("the keyring did not keep the value", hint=ALTERNATIVES)
+
+
+async def _asked(text: str, timeout_s: float, value: str | None = None) -> str:
     service, _, user = text.rpartition("/")
-    printed = await run([sys.executable, "-I", "-c", _CHILD, service, user], "the keyring", timeout_s)
+    words = [sys.executable, "-I", "-c", _CHILD, service, user, *(["store"] if value is not None else [])]
+    printed = await run(words, "the keyring", timeout_s, given=(value or "").encode())
     match printed.code:
         case 0:
             return printed.out.decode()

@@ -103,16 +103,19 @@ def _guests(program: str, ground: GuestFolders) -> bool:
 
 
 async def run(
-    words: Sequence[str], who: str, timeout_s: float, env: Mapping[str, str] | None = None, folder: str | None = None
-) -> Printed:
-    """Run a program. After its timeout, or on cancellation, it is killed with everything that it started.
+    words: Sequence[str], who: str, timeout_s: float, env: Mapping[str, str] | None = None, folder: str | None = None,
+    given: bytes = b"",
+) -> Printed:  # fmt: skip
+    """Run a program; ``given`` is what it reads from stdin.
+
+    After its timeout, or on cancellation, it is killed with everything that it started.
 
     It runs in ``folder``, by default the current one. Many programs, such as git, obey files in their current folder.
     """
     try:
         process = await asyncio.create_subprocess_exec(
             *words,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # away from our terminal, where a prompt would take the screen's keys
@@ -125,6 +128,9 @@ async def run(
         raise SecretError(f"{who} cannot be run: {error.strerror}") from None
     try:
         async with asyncio.timeout(timeout_s):
+            if process.stdin is not None:
+                process.stdin.write(given)
+                process.stdin.close()
             return await _drained(process, who)
     except TimeoutError:
         hint = "it has no terminal to ask on; unlock it first, or raise timeout_s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -16,6 +17,8 @@ from sandbox_console.secrets import keyrings, local, program
 
 MIN_BYTES = 8
 """Shorter values are refused, since masking them in output would hide ordinary words as well."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
 Reader = Callable[[str, str, float], Awaitable[str]]
 
@@ -84,6 +87,27 @@ def problem(source: SecretSource) -> str:
     return _KINDS[kind].problem(rest)
 
 
+def definition_problem(name: str, source: SecretSource) -> dict[str, str]:
+    """What is wrong with a new table, by field (``name``, ``from``, ``hosts``); empty when nothing is.
+
+    It is stricter than `problem`: the name must be one that a variable can have, and no field may hold a value.
+    """
+    from sandbox_console.secrets.leaks import looks_like  # not needed to read a configuration
+
+    found: dict[str, str] = {}
+    if not _NAME.match(name):
+        found["name"] = "use letters, digits and _, beginning with a letter: GITHUB_TOKEN"
+    kind, _, rest = source.source.partition(":")
+    if kind == "env" and not _NAME.match(rest):
+        found["from"] = "this is not a variable's name; write GITHUB_TOKEN"  # not quoted: it may be a pasted value
+    elif text := problem(source):
+        found["hosts" if text.startswith("hosts: ") else "from"] = text.removeprefix("hosts: ")
+    for key, text in (("name", name), ("from", source.source)):
+        if what := looks_like(text):
+            found[key] = f"it looks like {what}; the configuration has references, never values"
+    return found
+
+
 def acts(source: SecretSource) -> bool:
     """Whether reading the value runs a program or may prompt the user."""
     kind = _KINDS.get(source.kind)
@@ -141,6 +165,23 @@ def unkept(name: str, source: SecretSource, inject: Inject, egress: Sequence[str
         f"{name} is meant for {', '.join(source.hosts)}, but in {where} it can be sent wherever egress leads: "
         f"{', '.join(others)}"
     )
+
+
+def unreached(name: str, source: SecretSource, egress: Sequence[str]) -> str:
+    """A sentence if the egress leads to none or only some of the secret's hosts; empty if it leads to all of them."""
+    asked = [hosts.parse(text, allow_ip=True) for text in egress if _valid(text)]
+    shut = [text for text in source.hosts if not _covered(text, asked)]
+    if not shut:
+        return ""
+    return f"{name} is meant for {', '.join(shut)}, which egress does not allow"
+
+
+def _valid(text: str) -> bool:
+    try:
+        hosts.parse(text, allow_ip=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _covered(text: str, own: Sequence[hosts.HostPattern]) -> bool:

@@ -32,7 +32,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 _APP = "sandbox-console"
 _PREFIX = "SANDBOX_CONSOLE_"
-_LONGEST = 4 << 20
+LONGEST = 4 << 20
+"""The most bytes of a configuration file."""
 
 
 class ViewOptions(Struct, frozen=True, kw_only=True):
@@ -112,6 +113,17 @@ class RecordingOptions(Struct, frozen=True, kw_only=True):
     keep_mib: AtLeastOne = 1024
 
 
+class ShellOptions(Struct, frozen=True, kw_only=True):
+    """The ``[shell]`` table. ``keep`` has a process of its own hold each shell, so that it outlives the console.
+
+    A kept shell is ended after ``max_duration_s``, and keeps ``scrollback_mib`` of lines.
+    """
+
+    keep: bool = False
+    max_duration_s: Positive = 86_400.0
+    scrollback_mib: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks."""
 
@@ -123,6 +135,7 @@ class Config(Struct, frozen=True, kw_only=True):
     logs: LogOptions = field(default_factory=LogOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
     recording: RecordingOptions = field(default_factory=RecordingOptions)
+    shell: ShellOptions = field(default_factory=ShellOptions)
     alerts: AlertOptions = field(default_factory=AlertOptions)
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     api: ApiOptions = field(default_factory=ApiOptions)
@@ -131,10 +144,14 @@ class Config(Struct, frozen=True, kw_only=True):
 
 
 class Paths(Struct, frozen=True):
-    """Where the console keeps its files. ``state`` has mode 0700 and belongs to nobody else."""
+    """Where the console keeps its files. ``state`` has mode 0700 and belongs to nobody else.
+
+    ``templates`` is a folder of the user's own configuration, also if another ``config_file`` is named.
+    """
 
     config_file: Path
     state: Path
+    templates: Path = Path()
 
     def make_private(self) -> None:
         """Make the state folder, for its owner only. If that fails, reads still work; the first write reports it."""
@@ -169,23 +186,28 @@ def find_paths(config_file: Path | None = None) -> Paths:
     base = Path(home).expanduser().absolute() if home else None
     named = config_file or os.environ.get(f"{_PREFIX}CONFIG")
     try:
-        config = Path(named).expanduser() if named else (base or platformdirs.user_config_path(_APP)) / "config.toml"
+        folder = base or platformdirs.user_config_path(_APP)
+        config = Path(named).expanduser() if named else folder / "config.toml"
         state = base / "state" if base else platformdirs.user_state_path(_APP)
     except RuntimeError:  # raised since platformdirs 4.5; before, the path kept its ~
         state = Path()
     if not state.is_absolute():
         raise ConfigError("this user has no home folder to keep state in", hint="set HOME or SANDBOX_CONSOLE_HOME")
-    return Paths(config.absolute(), state)
+    return Paths(config.absolute(), state, folder.absolute() / "templates")
 
 
 def load(paths: Paths, *, required: bool = False) -> Config:
     """Read the file and the environment. Raises ConfigError, with the file, the line, the key and the nearest one."""
-    text = _read(paths.config_file, required=required)
-    data = _parsed(paths.config_file, text)
-    where = str(paths.config_file)
+    return checked(paths.config_file, _read(paths.config_file, required=required))
+
+
+def checked(path: Path, text: str) -> Config:
+    """Return the configuration that this text of the file gives, with the environment. Raises ConfigError as `load`."""
+    data = _parsed(path, text)
+    where = str(path)
     for key, value in _environment().items():
         _put(data, key.lower().split("__"), value)
-        where = f"{paths.config_file} with {_PREFIX}{key}"
+        where = f"{path} with {_PREFIX}{key}"
     try:
         return _checked(data, where)
     except ConfigError as error:
@@ -230,9 +252,9 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
 
 def _bytes(path: Path) -> bytes:
     with path.open("rb") as file:
-        data = file.read(_LONGEST + 1)
-    if len(data) > _LONGEST:
-        raise OSError(errno.EFBIG, f"it is longer than {_LONGEST >> 20} MiB")
+        data = file.read(LONGEST + 1)
+    if len(data) > LONGEST:
+        raise OSError(errno.EFBIG, f"it is longer than {LONGEST >> 20} MiB")
     return data
 
 

@@ -198,7 +198,7 @@ async def test_ctrl_c_stops_a_flood(shell):
 class Talk:
     """A session that writes these chunks and ends."""
 
-    recorded, without = False, ()
+    recorded, without, answers_itself = False, (), False
 
     def __init__(self, *chunks):
         self.chunks = [*chunks]

@@ -18,19 +18,19 @@ from sandbox_console.model.shells import SHELLS
 async def start_command(record: Record, request: Exec, secrets: Secrets) -> Process:
     """Start a command in a running sandbox. Raises Unsupported for a user that it does not have, BackendError."""
     env = jail.environment(record.spec, secrets) | dict(request.env)
-    asked = _request(record, [list(request.argv)], env, request.user, request.workdir, secrets)
+    order = _request(record, [list(request.argv)], env, request.user, request.workdir, secrets)
     connection = await Connection.open(record.folder, record.spec.name)
-    return await Command.start(connection, asked, record.spec.name)
+    return await Command.start(connection, order, record.spec.name)
 
 
 async def open_shell(record: Record, request: OpenShell, secrets: Secrets) -> Terminal:
     """Open a shell on a PTY of this size: the requested one, or the best in the image. Raises as `start_command`."""
     shells = [[request.shell]] if request.shell else [[path] for path in SHELLS]
     env = jail.environment(record.spec, secrets) | {"TERM": request.term} | dict(request.env)
-    asked = _request(record, shells, env, request.user, request.workdir, secrets)
-    asked["tty"] = [request.cols, request.rows]
+    order = _request(record, shells, env, request.user, request.workdir, secrets)
+    order["tty"] = [request.cols, request.rows]
     connection = await Connection.open(record.folder, record.spec.name)
-    return await Shell.start(connection, asked, record.spec.name)
+    return await Shell.start(connection, order, record.spec.name)
 
 
 def _request(

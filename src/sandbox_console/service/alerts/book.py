@@ -9,15 +9,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sandbox_console.errors import ConsoleError, Denied, NotFound
+from sandbox_console.errors import NotFound
 from sandbox_console.model.alert import Alert, AlertMessage, AlertState, Delivery, Silence
-from sandbox_console.model.audit import Outcome
 from sandbox_console.service.alerts.channels.desktop import Write
 from sandbox_console.service.alerts.outbox import send
 from sandbox_console.service.alerts.store import AlertStore
 from sandbox_console.service.alerts.watch import alerts_folder, runs
 from sandbox_console.service.console import Console
-from sandbox_console.service.gate.description import origin
+from sandbox_console.service.gate.local_change import local_change
 
 T = TypeVar("T")
 
@@ -89,22 +88,5 @@ class AlertBook:
 
     async def _recorded(self, verb: str, body: Mapping[str, Any], act: Callable[[], Awaitable[T]]) -> T:
         """Act, with an attempt and its outcome in the audit log."""
-        journal = await self._console.trail.journal()
-        body = {"origin": origin(), **body}
-        if self._console.read_only:
-            refusal = Denied("this console is read-only", rule="policy.read_only")
-            why = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
-            refusal.audit_id = await journal.refuse(verb, "", "", body, Outcome.DENIED, why)
-            raise refusal
-        permit = await journal.begin(verb, "", "", body)
-        began, outcome, end = time.monotonic_ns(), Outcome.CANCELLED, dict[str, Any]()
-        try:
-            result = await act()
-            outcome = Outcome.OK
-            return result
-        except ConsoleError as error:
-            outcome, end = Outcome.FAILED, {"code": error.code, "error": error.message}
-            error.audit_id = permit.audit_id
-            raise
-        finally:
-            await journal.finish(permit, outcome, (time.monotonic_ns() - began) // 1000, end)
+        console = self._console
+        return await local_change(console.trail, verb, body, act, read_only=console.read_only)

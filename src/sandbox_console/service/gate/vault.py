@@ -85,10 +85,23 @@ class Vault:
         if any(name in self.table and self.table[name].kind in ("file", "cmd") for name in wanted):
             AROUND.set(await asyncio.to_thread(self._ground))
         found = [await self._one(name) for name in wanted]
-        self.redactor.add(secret.value for secret in found)
-        self._in_hosts.add(secret.value.lower() for secret in found)
+        self.mask(secret.value for secret in found)
         self._known |= {secret.name for secret in found}
         return found
+
+    async def check(self, name: str, source: SecretSource) -> None:
+        """Read the value of a source that no table has. It is masked from now on. Raises SecretError."""
+        keep_to_itself()
+        if source.kind in ("file", "cmd"):
+            AROUND.set(await asyncio.to_thread(self._ground))
+        [found] = await sources.resolve([name], {name: source})
+        self.mask([found.value])
+
+    def mask(self, values: Iterable[str]) -> None:
+        """Hide these values in output from now on."""
+        known = list(values)
+        self.redactor.add(known)
+        self._in_hosts.add(value.lower() for value in known)
 
     async def _one(self, name: str) -> ResolvedSecret:
         if (given := self._given.get(name)) is not None:

@@ -15,7 +15,8 @@ from sandbox_console.model.action import Attach
 from sandbox_console.model.guest import GuestProcess
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
-from sandbox_console.service import Console, attach, find_paths
+from sandbox_console.service import Console, find_paths
+from sandbox_console.service.sessions.attach import attach
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.shell.open_shells import OpenShells

@@ -30,6 +30,8 @@ class Session(Protocol):
     def recorded(self) -> bool: ...
     @property
     def without(self) -> tuple[str, ...]: ...
+    @property
+    def answers_itself(self) -> bool: ...
 
 
 OnEnd = Callable[[Exit | None, str], None]
@@ -92,10 +94,11 @@ class ShellLink:
                 await asyncio.sleep(0)
 
     def _take(self, data: bytes) -> None:
-        if self.view is not None and self.view.is_attached:
-            self.view.feed(data)
-        else:
-            self.send(self.emulator.feed(data))
+        replies = self.emulator.feed(data)
+        if not self.session.answers_itself:
+            self.send(replies)
+        if self.view is not None:
+            self.view.draw_soon()
         self._on_output()
 
     async def _read(self) -> None:

@@ -109,7 +109,7 @@ class TerminalView(CopyKeys, can_focus=True):
         """Show output of the guest. Pass at most `CHUNK` bytes per call to keep the loop responsive."""
         if replies := self.emulator.feed(data):
             self._send(replies)
-        self._repaint()
+        self.draw_soon()
 
     def redraw(self) -> None:
         self._paint()
@@ -124,7 +124,8 @@ class TerminalView(CopyKeys, can_focus=True):
         if data and self._on_input:
             self._on_input(data)
 
-    def _repaint(self) -> None:
+    def draw_soon(self) -> None:
+        """Draw what the emulator has interpreted, at most 30 times a second."""
         if not self._waiting and self.is_attached:
             self._waiting = True
             # A crowded screen of 200 x 50 takes 15 ms to read, so limit painting to half of the time.
@@ -224,11 +225,11 @@ class TerminalView(CopyKeys, can_focus=True):
     def _to_end(self) -> None:
         if self.emulator.scrolled:
             self.emulator.scroll_end()
-            self._repaint()
+            self.draw_soon()
 
     def _scroll(self, lines: int) -> None:
         self.emulator.scroll(lines)
-        self._repaint()
+        self.draw_soon()
 
     def _mouse(self, event: events.MouseEvent, action: MouseAction, button: int) -> bool:
         """Send a mouse event to the guest if it has requested them. Shift keeps it here, as in xterm."""

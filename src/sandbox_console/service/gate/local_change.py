@@ -1,0 +1,42 @@
+"""Records changes of the console's own settings, which concern no backend: silences, templates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from sandbox_console.errors import ConsoleError, Denied
+from sandbox_console.model.audit import Outcome
+from sandbox_console.service.gate.description import origin
+from sandbox_console.service.gate.trail import Trail
+
+T = TypeVar("T")
+
+
+async def local_change(
+    trail: Trail, verb: str, body: Mapping[str, Any], act: Callable[[], Awaitable[T]], *, read_only: bool
+) -> T:
+    """Act, with an attempt and its outcome in the audit log.
+
+    Raises Denied if the console is ``read_only``, AuditUnavailable, and what ``act`` raises.
+    """
+    journal = await trail.journal()
+    body = {"origin": origin(), **body}
+    if read_only:
+        refusal = Denied("this console is read-only", rule="policy.read_only")
+        why = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
+        refusal.audit_id = await journal.refuse(verb, "", "", body, Outcome.DENIED, why)
+        raise refusal
+    permit = await journal.begin(verb, "", "", body)
+    began, outcome, end = time.monotonic_ns(), Outcome.CANCELLED, dict[str, Any]()
+    try:
+        result = await act()
+        outcome = Outcome.OK
+        return result
+    except ConsoleError as error:
+        outcome, end = Outcome.FAILED, {"code": error.code, "error": error.message}
+        error.audit_id = permit.audit_id
+        raise
+    finally:
+        await journal.finish(permit, outcome, (time.monotonic_ns() - began) // 1000, end)
