@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec import Struct, field
 
@@ -79,14 +79,14 @@ class Remove(Struct, frozen=True):
 class Update(Struct, frozen=True):
     """Change a sandbox's spec: live if every change can be made live, else by recreating it.
 
-    With ``adopt`` nothing about the sandbox changes: the spec, which it must be like already, is taken for what was
-    asked.
+    ``drift = "adopt"`` changes nothing about the sandbox: the spec, which it must be like already, is taken for what
+    was asked. ``drift = "reapply"`` puts the rules of its egress back as well, which otherwise are changed by rules.
     """
 
     verb: ClassVar[str] = "update"
     ref: SandboxRef
     spec: SandboxSpec
-    adopt: bool = False
+    drift: Literal["", "reapply", "adopt"] = ""
 
 
 class Exec(Struct, frozen=True):

@@ -70,6 +70,8 @@ MAIN_KEYS: list[BindingType] = [
     _key("kill", "ctrl+k", "verb('kill')", "Kill"),
     _key("remove", "ctrl+d,delete", "verb('remove')", "Remove"),
     _key("quarantine", "Q", "quarantine", "Quarantine, end it"),
+    _key("reapply", "less_than_sign", "verb('reapply')", "Re-apply the spec"),
+    _key("adopt", "greater_than_sign", "verb('adopt')", "Adopt what is found"),
     _key("fullscreen", "f", "fullscreen", "Detail full size"),
     _key("copy", "c", "copy", "Copy its ref"),
     _key("copy-address", "at", "copy_address", "Copy its address"),
