@@ -37,6 +37,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
         border-title-color: $primary; border-subtitle-color: $text-muted; padding: 0 1;
     }
     ChoiceScreen OptionList { height: auto; max-height: 6; border: none; background: $panel; margin-bottom: 1; }
+    ChoiceScreen OptionList:focus { border: none; }
     ChoiceScreen Static { height: auto; color: $text-muted; }
     ChoiceScreen Input { border: none; height: 1; padding: 0 1; background: $panel; }
     ChoiceScreen .note { display: none; color: $text-error; margin-top: 1; }

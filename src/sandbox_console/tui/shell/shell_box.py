@@ -38,7 +38,9 @@ class ShellBox(Vertical):
         border: heavy $error; border-title-color: $error; border-subtitle-color: $error;
     }
     ShellBox ShellNotice { height: 1fr; padding: 1 2; color: $text-muted; }
-    ShellBox > #shell-end { height: 1; padding: 0 1; background: $panel; display: none; text-wrap: nowrap; }
+    ShellBox > #shell-end {
+        height: 1; padding: 0 1; background: $panel; display: none; text-wrap: nowrap; text-overflow: ellipsis;
+    }
     ShellBox > #shell-end.-on { display: block; }
     """
 

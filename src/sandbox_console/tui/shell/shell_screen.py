@@ -91,6 +91,9 @@ class ShellScreen(TerminalQuestions, Screen[None]):
 
     # --- drawing
 
+    def on_resize(self) -> None:
+        self._draw_soon()
+
     def _places(self, size: Size) -> Mapping[int, Region]:
         tab = self.shells.tab
         if tab is None:
