@@ -12,16 +12,17 @@ from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
-from sandbox_console.service.reads.drift import Mend
 from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.hub import Subscription
 from sandbox_console.service.reads.leaks import Leak, NotLooked
 from sandbox_console.service.reads.lookup import Found
 from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
+from sandbox_console.service.sessions.held_terminal import DETACHED
 from sandbox_console.service.sessions.shell import ShellSession
 
 __all__ = [
+    "DETACHED",
     "TIMED_OUT_CODE",
     "ActionResult",
     "Allow",
@@ -40,7 +41,6 @@ __all__ = [
     "HostSeen",
     "How",
     "Leak",
-    "Mend",
     "NotLooked",
     "Operation",
     "Outbound",

@@ -13,7 +13,17 @@ from msgspec import structs
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.model.action import Action, ChangeEgress, DenyEgress, Exec, OpenShell, Quarantine, Release, Update
+from sandbox_console.model.action import (
+    Action,
+    ChangeEgress,
+    DenyEgress,
+    EndShell,
+    Exec,
+    OpenShell,
+    Quarantine,
+    Release,
+    Update,
+)
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
@@ -53,6 +63,7 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
+from sandbox_console.service.sessions.kept_shells import KeptShells
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
@@ -90,7 +101,7 @@ class Console:
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
         self._asks = HostRequests(trail, hub, self.denials.ask)
         self.egress = Outbound(fleet, self.denials, self._asks, self._vault, trail)
-        self.drifts = Drifts(trail, self.egress)
+        self.drifts = Drifts(trail)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
@@ -103,11 +114,13 @@ class Console:
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
-        self._sessions = OpenSessions(self.holds)
-        self._lost = LostShells(ShellRecords(state / "shells"), fleet, trail, self._vault, self.recordings, options)
+        records = ShellRecords(state / "shells")
+        self._lost = LostShells(records, fleet, trail, self._vault, self.recordings, options)
+        self.kept_shells = KeptShells(records, config.shell, self._lost, trail.actor, options)
+        self._sessions = OpenSessions(self.holds, self.kept_shells.end_all)
         self._performer = Performer(
             self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
-            self._lost, self._sessions.end,
+            self._lost, self.kept_shells, self._sessions.end,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -323,6 +336,10 @@ class Console:
         session = await self._performer.shell(request, consent)
         self._sessions.add(session)
         return session
+
+    async def end_shell(self, action: EndShell, *, consent: Consent = Consent()) -> ActionResult:  # noqa: B008 - frozen
+        """End a kept shell through the gate; returns once its end is on record."""
+        return await self._begin(self._performer.end_shell(action, consent))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start work that goes on if its caller is cancelled. Raises UsageError if the console is closed."""
