@@ -143,7 +143,7 @@ async def test_twelve_sandboxes(console: Console, docker_engine: DockerEngine, h
         await until(pilot, lambda: isinstance(app.screen, WhyScreen) and "Evidence" in screen_text(app))
         await pilot.press("escape")
 
-        await keys("which one floods", "z", "percent_sign")
+        await keys("which one floods", "z", "number_sign")
         await until(pilot, lambda: app.main.table.rows and app.main.table.rows[0].key == refs["bw-flood"], 90)
         await pilot.press("g")
         await until(pilot, lambda: app.main.selected and app.main.selected.ref == refs["bw-flood"])

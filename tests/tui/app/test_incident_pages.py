@@ -220,7 +220,7 @@ def test_the_filter_takes_fields_and_plain_words():
 async def test_loudest_sorts_by_what_is_logged(run_app):
     async with run_app() as (app, pilot):
         await until(pilot, lambda: len(app.fleet.stats) == 3)
-        await pilot.press("percent_sign")
+        await pilot.press("number_sign")
         await until(pilot, lambda: app.main.table.sort_column == "log")
         assert app.main.table.sort_reverse
         assert "log" in {column.key for column in app.main.table.columns}
