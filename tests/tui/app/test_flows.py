@@ -626,7 +626,7 @@ async def test_a_shell_that_opens_behind_another_tab_takes_no_keys(run_app, fake
     async with run_app() as (app, pilot):
         detail = app.main.detail
         await pilot.press("s")
-        await until(pilot, lambda: detail.shells._asking)
+        await until(pilot, lambda: any(one.opening for one in detail.shells.open))
         detail.post_message(TabBar.Picked("spec"))  # as a click does
         await until(pilot, lambda: detail.shells.open_count == 1)
         await pilot.pause(0.1)
