@@ -80,5 +80,5 @@ def about(thing: str) -> Iterator[None]:
         if error.status == 404:
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
         if error.status == 409 or error.message.endswith(" is not paused"):  # for which engines answer 500
-            raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
+            raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show NAME prints its state") from error
         raise
