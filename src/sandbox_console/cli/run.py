@@ -102,6 +102,10 @@ def _of_specs(verb: str) -> Verb | None:
             from sandbox_console.cli.create import schema as found
         case "templates":
             from sandbox_console.cli.templates import templates as found
+        case "import":
+            from sandbox_console.cli.importing import import_ as found
+        case "drift":
+            from sandbox_console.cli.drift import drift as found
         case "up" | "down":
             from sandbox_console.cli.up import run as found
         case _:
@@ -116,6 +120,8 @@ def _inside(verb: str) -> Verb | None:
             from sandbox_console.cli.exec import exec_ as found
         case "shell":
             from sandbox_console.cli.shell import shell as found
+        case "shells":
+            from sandbox_console.cli.shells import shells as found
         case "logs":
             from sandbox_console.cli.logs import logs as found
         case "stats":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec import Struct, field
 
@@ -77,11 +77,16 @@ class Remove(Struct, frozen=True):
 
 
 class Update(Struct, frozen=True):
-    """Change a sandbox's spec: live if every change can be made live, else by recreating it."""
+    """Change a sandbox's spec: live if every change can be made live, else by recreating it.
+
+    ``drift = "adopt"`` changes nothing about the sandbox: the spec, which it must be like already, is taken for what
+    was asked. ``drift = "reapply"`` puts the rules of its egress back as well, which otherwise are changed by rules.
+    """
 
     verb: ClassVar[str] = "update"
     ref: SandboxRef
     spec: SandboxSpec
+    drift: Literal["", "reapply", "adopt"] = ""
 
 
 class Exec(Struct, frozen=True):
@@ -99,8 +104,11 @@ class Exec(Struct, frozen=True):
 class OpenShell(Struct, frozen=True):
     """Open an interactive shell on a PTY.
 
-    With ``shell`` None it is the best shell in the sandbox. With ``record`` the shell must be recorded, or it is not
-    opened.
+    With ``shell`` None it is the best shell in the sandbox, of `model.shells.SHELLS`. With ``record`` the shell must be
+    recorded, or it is not opened.
+
+    With ``keep`` a process of its own holds the shell under ``name``, so that it outlives the console; None is as
+    configured. With ``attach``, the id of such a shell, that one is shown instead, and ``read_only`` types nothing.
 
     ``mark`` is how a later console finds the shell's processes if this one is killed.
     """
@@ -114,6 +122,20 @@ class OpenShell(Struct, frozen=True):
     term: str = "xterm-256color"
     record: bool = False
     mark: str = ""
+    workdir: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    keep: bool | None = None
+    name: str = ""
+    attach: str = ""
+    read_only: bool = False
+
+
+class EndShell(Struct, frozen=True):
+    """End a kept shell, given by its id, with everything that it started."""
+
+    verb: ClassVar[str] = "shell-end"
+    ref: SandboxRef
+    id: str
 
 
 class Rename(Struct, frozen=True):
@@ -318,7 +340,7 @@ CopyAction = Upload | Download | Commit | TakeSnapshot | Fork | Bundle
 InnerAction = CopyAction | Rename | Attach | Forward | EgressAction | Quarantine | Release
 """Actions on a sandbox that need one of ``backends.abilities``."""
 
-Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell
+Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell | EndShell
 
 Action = Lifecycle | InnerAction | HostAction
 

@@ -19,8 +19,9 @@ from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
+from sandbox_console.backends.docker.asked_specs import AskedSpecs
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.egress import EgressAbilities
+from sandbox_console.backends.docker.drift_abilities import DriftAbilities
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.gateways import Gateways, Options, token_of
 from sandbox_console.backends.docker.labels import claims, image_labels, is_gateway, own_labels
@@ -50,7 +51,7 @@ ENDED_S = 10.0
 """How long a killed container may take to disappear before it counts as a failure."""
 
 
-class DockerBackend(EgressAbilities):
+class DockerBackend(DriftAbilities):
     """The containers of one docker context; ``host`` is the context's name."""
 
     name = "docker"
@@ -61,11 +62,15 @@ class DockerBackend(EgressAbilities):
     ) -> None:  # fmt: skip
         self.host = context
         self._kept, self._tmp_mib = tuple(kept), tmp_mib
-        self._connection = Connection(context)
+        self._connection = self._connected(context)
         self._installation = Installation(state_dir)
         self._gateways = Gateways(self._connection, state_dir, options or Options())
+        self._asked = AskedSpecs(state_dir / "asked" if state_dir else None)
         self._lives = LifetimeLimits(self._connection, state_dir, self._gateways)
         self._listed = False  # listed since the last health check: such an engine is healthy
+
+    def _connected(self, context: str) -> Connection:
+        return Connection(context)
 
     async def open(self) -> None:
         await self.health()
@@ -74,7 +79,8 @@ class DockerBackend(EgressAbilities):
         await self._connection.close()
 
     def capabilities(self) -> Capabilities:
-        return abilities.capabilities(self._connection.info, self._gateways.problem, self._lives.problem)
+        local = self._connection.local or not self._connection.info  # before it was read, what an engine usually has
+        return abilities.capabilities(self._connection.info, self._gateways.problem, self._lives.problem, local=local)
 
     async def health(self) -> BackendHealth:
         listed, self._listed = self._listed, False
@@ -119,11 +125,12 @@ class DockerBackend(EgressAbilities):
         data = await self._inspected(ref)
         history = self._connection.history
         image = await history.image(engine, str(data.get("Image", "")))
+        asked = await self._last_asked(data)
         published = (*await self._gateways.walled(engine, data), *await self._gateways.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
-            published=published, ours=self._installation.id, lives=await self._lives.facts(data),
-            why=await self._lives.why(data),
+            published=published, ours=self._installation.id, backend=self.name, lives=await self._lives.facts(data),
+            why=await self._lives.why(data), asked=asked, rules=await self._rules(data, asked),
         )  # fmt: skip
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
@@ -165,7 +172,7 @@ class DockerBackend(EgressAbilities):
         if problems := await asyncio.to_thread(self.validate, spec):
             raise InvalidSpec(problems)
         progress(f"creating {spec.name} from {spec.image}")
-        return SandboxRef("docker", self.host, await self._made(engine, spec, secrets))
+        return SandboxRef(self.name, self.host, await self._made(engine, spec, secrets))
 
     async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
         own = await asyncio.to_thread(self._installation.made)
@@ -235,6 +242,7 @@ class DockerBackend(EgressAbilities):
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         need(permit)
         await self._post(ref, "rename", {"name": name})
+        await self._keep_name(ref, name)
         if token := await self._token(ref):
             await asyncio.to_thread(gateway_rules.rename, self._gateways.folder(token), name)
 
@@ -244,6 +252,7 @@ class DockerBackend(EgressAbilities):
         token = await self._token(ref)
         await self._removed(engine, ref, force)
         await self._lives.forget(ref.id)
+        await asyncio.to_thread(self._asked.forget, ref.id)
         if token:
             await run_to_completion(self._gateways.discard(engine, token))
 
@@ -260,9 +269,10 @@ class DockerBackend(EgressAbilities):
         need(permit)
         engine = await self._engine()
         data = await self._inspected(ref)
-        now = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id).spec
+        found = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id)
+        now = found.spec
         for field in ("memory_mib", "cpus"):
-            if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
+            if now is not None and getattr(spec, field) is None and found.found[field] is not None:
                 raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
         abilities.refuse_unsupported(structs.replace(spec, egress=(), ports=()), self.capabilities())
         limits = hardening.limits(spec, self._connection.info)
@@ -270,6 +280,8 @@ class DockerBackend(EgressAbilities):
             limits = hardening.changed_limits(limits, spec, data["HostConfig"])
         with about(_name(ref)):
             await engine.call("POST", container_path(ref.id, "update"), body=limits)
+        if now is not None:
+            await self._keep(data, spec)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
         need(permit)
@@ -288,7 +300,11 @@ class DockerBackend(EgressAbilities):
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
         ours = self._installation.id
         await self._without_copied_labels(found)
-        return [translate.from_summary(self.host, data, ours=ours) for data in found if not _of_gateway(data)]
+        return [
+            translate.from_summary(self.host, data, ours=ours, backend=self.name)
+            for data in found
+            if not _of_gateway(data)
+        ]
 
     async def _without_copied_labels(self, found: Sequence[builtins.dict[str, Any]]) -> None:
         """Take the labels off that containers have from their images: each image is asked about once."""

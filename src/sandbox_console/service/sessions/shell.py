@@ -13,7 +13,7 @@ from sandbox_console.backends.base import Terminal
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.recording.cast import Writer
+from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
 from sandbox_console.service.reads.recordings import Recordings, not_recorded
 
@@ -29,6 +29,9 @@ _HELD_S = 0.02
 class ShellSession:
     """Bytes of a PTY. Its end is noted in the audit log once, with exit code, duration and bytes."""
 
+    answers_itself = False
+    """Whether something behind it answers the guest's queries, so that a viewer's terminal must not."""
+
     def __init__(
         self, request: OpenShell, audit_id: int, terminal: Terminal, redactor: Redactor, on_end: OnEnd,
         recorder: Writer | None, recordings: Recordings,
@@ -37,6 +40,8 @@ class ShellSession:
         self.audit_id = audit_id
         self.without: tuple[str, ...] = ()
         """Secrets of the sandbox that could not be read here. The shell lacks them, and their values are not masked."""
+        self.kept = ""
+        """The name of a kept shell, which goes on when this session is closed; empty for one that ends with it."""
         self._terminal = terminal
         self._mask = StreamRedactor(redactor)
         self._on_end = on_end
@@ -116,9 +121,8 @@ class ShellSession:
                 self._reading.cancel()
                 await asyncio.gather(self._reading, return_exceptions=True)
         await self._on_end(
-            {
-                "exit": ended.code,
-                "signal": ended.signal,
+            self._how(ended)
+            | {
                 "duration_s": round(time.monotonic() - self._began, 3),
                 "bytes_in": self._bytes["in"],
                 "bytes_out": self._bytes["out"],
@@ -126,3 +130,7 @@ class ShellSession:
             | ({"error": problem} if problem else {})
             | ({"recording": msgspec.to_builtins(await self._recordings.end(self._recorder))} if self._recorder else {})
         )
+
+    def _how(self, ended: Exit) -> dict[str, Any]:
+        """How the session ended, for its note."""
+        return {"exit": ended.code, "signal": ended.signal}
