@@ -211,7 +211,7 @@ async def test_a_page_that_names_a_sandbox_goes_to_it_or_says_why_not(run_app):
     async with run_app() as (app, pilot):
         app.main.fleet.set_filter("state=running")
         await until(pilot, lambda: len(app.main.table.rows) == 3)
-        for id_, words in (("dddddddddddd", "done is hidden"), ("000000000000", "is not there any more")):
+        for id_, words in (("dddddddddddd", "done is hidden"), ("000000000000", "no longer exists")):
             app.main.go_to(ref(id_))
             await until(pilot, lambda words=words: any(words in note.message for note in app._notifications))
         before = app.main.table.cursor_key

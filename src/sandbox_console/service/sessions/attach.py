@@ -30,6 +30,7 @@ class AttachedSession:
     """
 
     recorded = answers_itself = False
+    kept = ""
     without: tuple[str, ...] = ()
 
     def __init__(self, console: Performs, request: Attach, consent: Consent) -> None:

@@ -11,8 +11,9 @@ from textual.app import App
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Attach
+from sandbox_console.model.action import Attach, OpenShell
 from sandbox_console.model.guest import GuestProcess
+from sandbox_console.model.kept_shell import KeptShell
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console, find_paths
@@ -46,6 +47,11 @@ class ShellFlow:
         shell, sandbox = asked.shell, asked.shell.sandbox
         choice = shell.choice or self._choices.of(sandbox.ref)
         request = choice.request(sandbox.ref, asked.cols, asked.rows)
+        if shell.choice is None and (kept := await self._left_alone(sandbox)) is not None:
+            watches = self._console.read_only
+            request = OpenShell(
+                sandbox.ref, cols=asked.cols, rows=asked.rows, attach=kept.id, name=kept.name, read_only=watches
+            )
         consent = await self._flows.consent(request, sandbox)
         if consent is None:
             shells.refuse(shell, "not confirmed")
@@ -70,6 +76,11 @@ class ShellFlow:
             each = "it is" if len(without) == 1 else "they are"
             words = f"{names} cannot be read here: {each} not handed over, and not masked where shown."
             self._app.notify(words, title=f"shell in {shown_name(sandbox)}", severity="warning", timeout=10)
+
+    async def _left_alone(self, sandbox: Sandbox) -> KeptShell | None:
+        """Return the newest kept shell of a sandbox that nobody is attached to. One comes back to it."""
+        found = await self._console.kept_shells.of(sandbox.ref)
+        return next((one for one in reversed(found) if one.answers and not one.viewers), None)
 
     async def choose(self, sandbox: Sandbox) -> ShellChoice | None:
         """Ask how a shell is opened, and remember the answer for the sandbox. Returns None if it was left."""
@@ -104,7 +115,8 @@ class ShellFlow:
 
     async def close(self, shell: Shell, shells: OpenShells) -> None:
         """End a shell and give up its place. Asks first if something runs in it, or if that cannot be known."""
-        question = await self._question(shell) if shell.is_open else None
+        kept = shell.link.session.kept if shell.link is not None and shell.is_open else ""
+        question = await self._question(shell) if shell.is_open and not kept else None
         if question is not None and not await self._app.push_screen_wait(question):
             return
         if shell in shells and not shell.closing:
@@ -115,6 +127,8 @@ class ShellFlow:
                     await shell.link.session.close()
                 await shell.link.leave()
             shells.forget(shell)
+            if kept:
+                self._app.notify(f"{kept} goes on. To end it: sandbox-console shells end {kept}")
 
     async def _question(self, shell: Shell) -> ConfirmScreen | None:
         name = shown_name(shell.sandbox)

@@ -157,7 +157,8 @@ class ShellScreen(TerminalQuestions, Screen[None]):
             return (f"{len(marked)} marked", "") if marked else ("", "")
         session = shell.link.session
         without = f", without {clean(', '.join(session.without), cap=30)}" if session.without else ""
-        told = f"{', recorded' if session.recorded else ''}{without}{f'  {len(marked)} marked' if marked else ''}"
+        kept = f", kept as {session.kept}" if session.kept else ""
+        told = f"{kept}{', recorded' if session.recorded else ''}{without}{f'  {len(marked)} marked' if marked else ''}"
         return f"● {place(shell.sandbox)}{told}", "$text-warning" if without else "$text-success"
 
     # --- the focus

@@ -216,8 +216,9 @@ class ShellPane(TerminalQuestions, Vertical):
             return Content.assemble((f"■ ended: {end}", "$text-warning"), (f"   {again}{more}{pages}", ""))
         session = shell.link.session
         without = f", without {clean(', '.join(session.without), cap=80)}" if session.without else ""
+        state = f"● kept shell {session.kept}" if session.kept else "● shell open"
         return Content.assemble(
-            ("● shell open", "$text-success"), (", recorded" if session.recorded else "", "$text-success"),
+            (state, "$text-success"), (", recorded" if session.recorded else "", "$text-success"),
             (without, "$text-warning"), ("   ♪" if shell.rang else "", "bold $text-warning"),
             ("   Ctrl+] leaves it open   Shift+PgUp scrolls", ""), (f"{more}{pages}", ""),
         )  # fmt: skip
