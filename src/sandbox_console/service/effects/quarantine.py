@@ -64,7 +64,7 @@ async def _step(what: str, work: Callable[[], Awaitable[str]]) -> Step:
 
 def _target(call: Call) -> Sandbox:
     if call.target is None:
-        raise NotFound("the sandbox is not there")
+        raise NotFound("the sandbox does not exist")
     return call.target
 
 

@@ -109,7 +109,7 @@ def parse_command(line: str, known: Known) -> Command:
         if name not in known.aliases:
             return _parse(name, rest.strip(), known)
         line = f"{known.aliases[name]} {rest}"
-    raise UsageError(f"alias {name!r} refers to itself", hint="[tui.aliases] in the config goes in a circle")
+    raise UsageError(f"alias {name!r} refers to itself", hint="an alias in [tui.aliases] leads back to itself")
 
 
 def _parse(name: str, rest: str, known: Known) -> Command:
@@ -120,7 +120,7 @@ def _parse(name: str, rest: str, known: Known) -> Command:
         if not rest and COMMANDS[lower].argument not in ("", "text"):
             raise UsageError(f":{lower} needs {COMMANDS[lower].argument}", hint=f"{COMMANDS[lower].help}")
         if rest and not COMMANDS[lower].argument and lower != "columns":
-            raise UsageError(f":{lower} takes nothing: {rest!r} is too much", hint=f"{COMMANDS[lower].help}")
+            raise UsageError(f":{lower} takes no argument: leave out {rest!r}", hint=f"{COMMANDS[lower].help}")
         return Command(lower, rest)
     if lower in _STATES:
         return _narrowed(Command("state", lower), rest)

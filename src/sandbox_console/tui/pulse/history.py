@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 
 from msgspec import Struct
 from textual.content import Content
 
-from sandbox_console.model.sandbox import Sandbox, Stats, Status
+from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import Feed
 from sandbox_console.tui.fleet.header import backend_name
@@ -37,13 +37,12 @@ def total(state: FleetState) -> Total:
     """Return the current sums. Sandboxes that are not on screen are measured every half minute."""
     stats = [one for ref, one in state.stats.items() if ref in state.sandboxes]
     running = sum(one.status is Status.RUNNING for one in state.sandboxes.values())
-    return Total(
-        _sum(stats, lambda one: one.cpu_percent), _sum(stats, lambda one: one.memory_bytes), len(stats), running
-    )  # fmt: skip
+    cpu = [one.cpu_percent for one in stats if one.cpu_percent is not None]
+    memory = [one.memory_bytes for one in stats if one.memory_bytes is not None]
+    return Total(_sum(cpu), _sum(memory), len(stats), running)
 
 
-def _sum(stats: Iterable[Stats], value: Callable[[Stats], float | None]) -> float | None:
-    known = [found for one in stats if (found := value(one)) is not None]
+def _sum(known: Sequence[float]) -> float | None:
     return float(sum(known)) if known else None
 
 

@@ -52,7 +52,7 @@ def _refusal(error: OSError, address: str, number: int) -> StartFailed:
     if error.errno == errno.EADDRINUSE:
         return StartFailed(f"{place} of this host is taken", hint=other, taken=place)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return StartFailed(f"{place} of this host is root's to take", hint=other)
+        return StartFailed(f"{place} of this host can only be opened by root", hint=other)
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         return StartFailed(f"{address} is not an address of this host", hint="leave it out for 127.0.0.1")
     return StartFailed(f"{place} of this host cannot be listened at: {os.strerror(error.errno or 0)}")
