@@ -22,12 +22,14 @@ from sandbox_console.service.incident.cause import DENIED_S, Cause, cause, judge
 from sandbox_console.service.incident.quarantine import Planned, Quarantined, keep_evidence, quarantine, release
 from sandbox_console.service.incident.quarantine import plan as plan_quarantine
 from sandbox_console.service.incident.timeline import Span, timeline
+from sandbox_console.service.presets import Preset, load_presets
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
 from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.egress_draft import DraftLine, change_to, read_draft, write_draft
 from sandbox_console.service.reads.hub import Subscription
 from sandbox_console.service.reads.leaks import Leak, NotLooked
 from sandbox_console.service.reads.lookup import Found
+from sandbox_console.service.reads.losses import Losses
 from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
 from sandbox_console.service.sessions.attach import AttachedSession, attach
@@ -60,6 +62,7 @@ __all__ = [
     "HostSeen",
     "How",
     "Leak",
+    "Losses",
     "Made",
     "NotLooked",
     "Operation",
@@ -67,6 +70,7 @@ __all__ = [
     "Paths",
     "Plan",
     "Planned",
+    "Preset",
     "Quarantined",
     "Replayed",
     "SecretDefinition",
@@ -97,6 +101,7 @@ __all__ = [
     "known_ground",
     "last_names",
     "load",
+    "load_presets",
     "make_bundle",
     "open_bundle",
     "open_console",

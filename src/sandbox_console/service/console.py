@@ -46,15 +46,16 @@ from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import Found, place
+from sandbox_console.service.reads.losses import LossReader
 from sandbox_console.service.reads.name_changes import recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
+from sandbox_console.service.sessions.lost_recreations import LostRecreations, lost_records
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
-from sandbox_console.service.sessions.shell_records import ShellRecords
 from sandbox_console.service.templates import Templates
 
 T = TypeVar("T")
@@ -102,10 +103,13 @@ class Console:
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
         self._sessions = OpenSessions(self.holds)
-        self._lost = LostShells(ShellRecords(state / "shells"), fleet, trail, self._vault, self.recordings, options)
+        self.losses = LossReader(self.inside, self._sessions.count)
+        shells, steps = lost_records(state)
+        self._lost = LostShells(shells, fleet, trail, self._vault, self.recordings, options)
+        self._recreations = LostRecreations(steps, fleet, trail, self._vault)
         self._performer = Performer(
             self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
-            self._lost, self._sessions.end,
+            self._lost, self._recreations, self._sessions.end,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -145,6 +149,8 @@ class Console:
         self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
     ) -> Sequence[Found | ConsoleError]:
         """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
+        if changing:  # a replacement that was left half done may have the name
+            await self.settle_recreations()
         return await self.fleet.find(names, changing=changing, only_answering=only_answering)
 
     async def refuse_held(self, name: str) -> None:
@@ -314,6 +320,10 @@ class Console:
         """End shells whose console was killed, and note their ends. Returns how many; looks once for each console."""
         return 0 if self.read_only else await shielded(self._lost.look())
 
+    async def settle_recreations(self) -> int:
+        """Finish or undo replacements that a killed console left half done. Returns how many; looks once."""
+        return 0 if self.read_only else await self._recreations.look()
+
     async def _shell(self, request: OpenShell, consent: Consent) -> ShellSession:
         if not self.read_only:
             self._lost.look()
@@ -340,6 +350,7 @@ class Console:
         await asyncio.gather(*self._operations, return_exceptions=True)
         await self._sessions.close()
         await self._lost.close()
+        await self._recreations.close()
         if self.reload is not None:
             await self.reload.close()
         await self._stats.close()

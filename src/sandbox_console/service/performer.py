@@ -48,6 +48,7 @@ from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard
 from sandbox_console.service.reads.name_changes import note_after, note_before
 from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.sessions.lost_recreations import LostRecreations
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.shell import ShellSession
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord
@@ -60,9 +61,11 @@ class Performer:
 
     def __init__(
         self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
-        recordings: Recordings, holds: Holds, lost: LostShells, end_sessions: EndSessions,
+        recordings: Recordings, holds: Holds, lost: LostShells, recreations: LostRecreations,
+        end_sessions: EndSessions,
     ) -> None:  # fmt: skip
         self._holds, self._lost, self._end_sessions = holds, lost, end_sessions
+        self._recreations = recreations
         self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
         self._vault, self._shares, self._recordings = vault, shares, recordings
 
@@ -73,6 +76,8 @@ class Performer:
 
         ``operation`` receives the progress. ``mask`` hides secrets in the output, by default all known ones.
         """
+        if not self._admission.policy.read_only:
+            await self._recreations.look()
         request = await self._admission.request(action, consent)
         made: list[SandboxRef] = []
 
@@ -105,7 +110,7 @@ class Performer:
         handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
         call = Call(
             backend, request.target, handed, operation.report, io, mask, injects, self._holds, acting() or
-            self._trail.actor, self._end_sessions,
+            self._trail.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
         result = await carry_out(action, permit, call)
         if isinstance(action, Exec):
@@ -164,7 +169,7 @@ class Performer:
         session.without = tuple(_lacking(request.target, secrets))
         return session
 
-    def _note_end(self, permit: Permit, request: Request, held: HeldRecord | None) -> NoteEnd:
+    def _note_end(self, permit: Permit, request: Request, held: HeldRecord[ShellRecord] | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
             journal = await self._trail.journal()
             told = masked(body, self._vault.redactor.text)

@@ -19,7 +19,7 @@ from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.recordings import Recordings
-from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord, ShellRecords
+from sandbox_console.service.sessions.shell_records import HeldRecord, HeldRecords, ShellRecord
 
 REASON = "the process that held it was killed"
 
@@ -28,7 +28,7 @@ class LostShells:
     """Looks for such shells once for each console, when it is about to change something."""
 
     def __init__(
-        self, records: ShellRecords, fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings,
+        self, records: HeldRecords[ShellRecord], fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings,
         options: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """``options`` are those of the command line by which another process finds the same configuration."""
@@ -36,10 +36,10 @@ class LostShells:
         self._vault, self._recordings = vault, recordings
         self._looking: asyncio.Task[int] | None = None
 
-    async def hold(self, record: ShellRecord) -> HeldRecord | None:
+    async def hold(self, record: ShellRecord) -> HeldRecord[ShellRecord] | None:
         """Keep a record of a shell that is about to be opened; None on a full disk, when only this console ends it."""
 
-        def begin() -> HeldRecord:
+        def begin() -> HeldRecord[ShellRecord]:
             guard.hold_shell(self._options)
             held = self._records.begin()
             try:
@@ -53,7 +53,7 @@ class LostShells:
             return await asyncio.to_thread(begin)
         return None
 
-    async def forget(self, held: HeldRecord | None) -> None:
+    async def forget(self, held: HeldRecord[ShellRecord] | None) -> None:
         """Remove the record of a shell whose end is recorded."""
         if held is not None:
             await asyncio.to_thread(held.remove)
@@ -75,7 +75,7 @@ class LostShells:
         lost = await asyncio.to_thread(lambda: list(self._records.lost()))
         return sum(await asyncio.gather(*(self._end(one) for one in lost)))
 
-    async def _end(self, held: HeldRecord) -> int:
+    async def _end(self, held: HeldRecord[ShellRecord]) -> int:
         """End one shell. It is left to the next console if its backend is silent or the end cannot be recorded."""
         try:
             record = await asyncio.to_thread(held.read)
@@ -95,7 +95,7 @@ class LostShells:
         finally:
             held.let_go()
 
-    async def _finish(self, held: HeldRecord, record: ShellRecord, ref: SandboxRef) -> None:
+    async def _finish(self, held: HeldRecord[ShellRecord], record: ShellRecord, ref: SandboxRef) -> None:
         journal = await self._trail.journal()
         permit = journal.inherited(record.audit_id, "shell")
         body: dict[str, Any] = {

@@ -1,4 +1,7 @@
-"""Stores a record of each open shell, so that a later console can end it and note its end."""
+"""Stores a record of each open shell, so that a later console can end it and note its end.
+
+Other work that a killed console leaves half done is recorded in the same way.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +18,7 @@ from msgspec import Struct
 from sandbox_console.background_process import ProcessFolder
 
 _MOST = 64 * 1024
+Record = TypeVar("Record", bound=Struct)
 
 
 class ShellRecord(Struct, frozen=True, kw_only=True):
@@ -32,14 +37,14 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
     recording: str = ""
 
 
-class HeldRecord:
+class HeldRecord(Generic[Record]):
     """A record of this process. Its lock shows that the process is alive, and the kernel releases it in any case."""
 
-    def __init__(self, place: ProcessFolder, id_: str, lock: int) -> None:
+    def __init__(self, place: ProcessFolder, id_: str, lock: int, kind: type[Record]) -> None:
         self.id = id_
-        self._place, self._lock = place, lock
+        self._place, self._lock, self._kind = place, lock, kind
 
-    def write(self, record: ShellRecord) -> None:
+    def write(self, record: Record) -> None:
         """Write the record, 0600. Raises OSError."""
         fresh = f"{self.id}.new"
         with suppress(FileNotFoundError):
@@ -49,11 +54,11 @@ class HeldRecord:
             file.write(msgspec.json.encode(record))
         os.rename(fresh, f"{self.id}.json", src_dir_fd=self._place.fd, dst_dir_fd=self._place.fd)
 
-    def read(self) -> ShellRecord:
+    def read(self) -> Record:
         """Read the record. Raises OSError; ValueError if it is damaged."""
         file = os.open(f"{self.id}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._place.fd)
         try:
-            return msgspec.json.decode(os.read(file, _MOST), type=ShellRecord)
+            return msgspec.json.decode(os.read(file, _MOST), type=self._kind)
         finally:
             os.close(file)
 
@@ -73,13 +78,13 @@ class HeldRecord:
             self._place.close()
 
 
-class ShellRecords:
-    """The records in one state folder. Everything here is quick and blocks; callers use a thread."""
+class HeldRecords(Generic[Record]):
+    """The records in one folder of the state. Everything here is quick and blocks; callers use a thread."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, kind: type[Record]) -> None:
+        self.folder, self._kind = folder, kind
 
-    def begin(self) -> HeldRecord:
+    def begin(self) -> HeldRecord[Record]:
         """A new, empty record of this process. Raises OSError."""
         place = ProcessFolder(str(self.folder), make=True)
         try:
@@ -88,9 +93,9 @@ class ShellRecords:
         except BaseException:
             place.close()
             raise
-        return HeldRecord(place, id_, lock)
+        return HeldRecord(place, id_, lock, self._kind)
 
-    def lost(self) -> Iterator[HeldRecord]:
+    def lost(self) -> Iterator[HeldRecord[Record]]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
         for id_ in self._ids():
             place = ProcessFolder(str(self.folder))
@@ -98,7 +103,7 @@ class ShellRecords:
             if lock is None:
                 place.close()
             else:
-                yield HeldRecord(place, id_, lock)
+                yield HeldRecord(place, id_, lock, self._kind)
 
     def _ids(self) -> list[str]:
         try:
