@@ -39,6 +39,15 @@ def spoil(path, *statements):
         connection.commit()
 
 
+def flip(path, at):
+    """Change one bit of a file."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        [byte] = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
 def make_old(connection, head):
     """`schema.create` as version 2 of it was: rows of form 1, without MACs."""
     for statement in schema._statements():

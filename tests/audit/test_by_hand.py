@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.audit.conftest import act, spoil
+from tests.audit.conftest import act, flip, spoil
 from tests.support.require import requires
 
 from sandbox_console.audit import verify
@@ -17,7 +18,7 @@ from sandbox_console.audit.layout import Layout
 
 pytestmark = requires("shell-tools")
 PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
-CHAIN, OLD_CHAIN, ANCHOR, SIGNATURE, MACS = re.findall(
+CHAIN, OLD_CHAIN, ANCHOR, SIGNATURE, MACS, PAGES, SEALED = re.findall(
     r"```sh\n(.*?)```", PAGE.split("## Verifying by hand")[1], re.DOTALL
 )
 ODD = 'new\nline "quotes" \\ \x01\x1b[2J grüße 漢字 \U0001f600 \u2028 /slash'
@@ -74,3 +75,20 @@ async def test_a_row_that_the_key_did_not_make_is_told(log):
     assert run(MACS, log.parent) == []
     spoil(log, "UPDATE record SET mac = x'00' WHERE seq = 4")
     assert run(MACS, log.parent) == ["forged: 4"]
+
+
+async def test_a_change_of_any_byte_of_the_newest_segment_is_told(several, tmp_path):
+    folder = tmp_path / "log"
+    shutil.copytree(several, folder)
+    mac, claimed, digests, noted = run(PAGES, folder)
+    assert (mac, digests) == (claimed, noted)
+    newest = Layout(folder / "audit.db").segment(Layout(folder / "audit.db").newest())
+    flip(newest, 96)
+    flip(newest, 5 * 4096 - 1)
+    assert run(PAGES, folder)[4:] == ["changed: 1c1", "changed: 5c5"]
+
+
+async def test_so_is_one_of_a_sealed_segment(segmented):
+    assert run(SEALED, segmented.parent) == []
+    flip(segmented, 96)
+    assert run(SEALED, segmented.parent) == ["changed: audit.db"]

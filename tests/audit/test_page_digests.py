@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from tests.audit.conftest import SMALL, act
+from tests.audit.conftest import SMALL, act, flip
 
 from sandbox_console.audit import verify
 from sandbox_console.audit.journal import Journal
@@ -68,11 +68,7 @@ async def test_each_flipped_bit_of_a_closed_log_is_told(closed, capsys):
 
 async def test_a_change_where_no_row_is_is_put_on_record_by_the_next_console(closed):
     newest = Layout(closed).segment(Layout(closed).newest())
-    with newest.open("r+b") as file:  # "the version number of the SQLite that wrote last" in the header, at 96
-        file.seek(96)
-        [byte] = file.read(1)
-        file.seek(96)
-        file.write(bytes([byte ^ 1]))
+    flip(newest, 96)  # "the version number of the SQLite that wrote last" in the header
     assert "changed where it has no row" in (await verify.verify(closed)).problem
     journal = await Journal.open(closed, "next", SMALL)
     await act(journal, 3)

@@ -16,6 +16,8 @@ def add(verbs: Any, verb: _Add) -> None:
     """Add all of them. ``verb`` adds one with the common options."""
     _add_making(verbs, verb)
     _add_templates(verbs, verb)
+    _add_folder(verbs, verb)
+    _add_drift(verbs, verb)
 
 
 def _add_making(verbs: Any, verb: _Add) -> None:
@@ -67,3 +69,21 @@ def _add_templates(verbs: Any, verb: _Add) -> None:
     diff.add_argument("--sandbox", metavar="NAME", help=f"a sandbox: {_NAME}")
     rm = verb(what, "rm", "remove templates")
     rm.add_argument("templates", metavar="TEMPLATE", nargs="+", help="its name")
+
+
+def _add_folder(verbs: Any, verb: _Add) -> None:
+    up = verb(verbs, "up", "create and update the sandboxes of this folder's sandbox.toml")
+    down = verb(verbs, "down", "stop and remove the sandboxes that up made from this folder's sandbox.toml")
+    for one in (up, down):
+        one.add_argument("names", metavar="SANDBOX", nargs="*", help="only these; by default all")
+        one.add_argument("-f", "--file", metavar="FILE", default="sandbox.toml", help="by default sandbox.toml")
+        one.add_argument("--dry-run", action="store_true", help="print what would be done, but do nothing")
+    down.add_argument("--grace", metavar="T", default="10s", help="how long each may take to stop")
+
+
+def _add_drift(verbs: Any, verb: _Add) -> None:
+    drift = verb(verbs, "drift", "print what differs from what sandboxes were asked to be; exit 1 if anything does")
+    drift.add_argument("names", metavar="NAME", nargs="*", help=f"by default all of this console: {_NAME}")
+    drift.add_argument("--all", action="store_true", help="include fields that are as asked, and those not known")
+    drift.add_argument("--reapply", action="store_true", help="make them as asked again; asks before recreating one")
+    drift.add_argument("--adopt", action="store_true", help="take what is there for what was asked")

@@ -69,8 +69,8 @@ async def _show(context: Context, console: Console, found: Sandbox) -> int:
 async def _ls(context: Context, console: Console) -> int:
     since = _since(context)
     feed = Feed()
-    told = _tell_silent(context, console)
-    async for sandbox, record in console.egress.feed(since=since, refused=_tell_unread(context), answered=told):
+    warned = _tell_silent(context, console)
+    async for sandbox, record in console.egress.feed(since=since, refused=_tell_unread(context), answered=warned):
         if context.backend[0] in ("", sandbox.ref.backend):
             feed.add(sandbox.ref, sandbox.name, record)
     found = feed.hosts(denied_only=not context.args.all)
@@ -97,19 +97,19 @@ async def _feed(context: Context, console: Console) -> int:
 
 def _tell_silent(context: Context, console: Console) -> Callable[[Sequence[BackendHealth]], None]:
     """A function that warns of hosts that did not answer, whose sandboxes' denials are missing from the list."""
-    asked = context.backend[0]
-    return lambda healths: warn_of_the_silent(context, console, [one for one in healths if asked in ("", one.backend)])
+    wanted = context.backend[0]
+    return lambda healths: warn_of_the_silent(context, console, [one for one in healths if wanted in ("", one.backend)])
 
 
 def _tell_unread(context: Context) -> Callable[[Sandbox, ConsoleError | None], None]:
     """A function that reports, once each, sandboxes whose records cannot be read, as that is not an empty list."""
-    told: set[SandboxRef] = set()
+    warned: set[SandboxRef] = set()
 
     def tell(sandbox: Sandbox, error: ConsoleError | None) -> None:
         if error is None:
-            told.discard(sandbox.ref)
-        elif sandbox.ref not in told:
-            told.add(sandbox.ref)
+            warned.discard(sandbox.ref)
+        elif sandbox.ref not in warned:
+            warned.add(sandbox.ref)
             context.fail(error, sandbox.name)
 
     return tell
@@ -177,9 +177,9 @@ def _print_record(context: Context, record: EgressRecord) -> None:
         context.record({"kind": "record"} | json_output.egress_record(record))
         return
     why = REASONS.get(record.reason, record.reason)
-    said = "ended" if record.ended and not record.reason else _SAID[record.outcome]
+    outcome = "ended" if record.ended and not record.reason else _SAID[record.outcome]
     by = f"by {record.rule}" if record.rule else ""
-    words = [moment(record.at), record.sandbox, said, f"{record.host}:{record.port}", why, by]
+    words = [moment(record.at), record.sandbox, outcome, f"{record.host}:{record.port}", why, by]
     context.text("  ".join(filter(None, words)))
 
 

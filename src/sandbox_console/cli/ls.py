@@ -15,6 +15,7 @@ from sandbox_console.cli.lookup import find, place, warn_of_the_silent
 from sandbox_console.cli.ls_format import formatter
 from sandbox_console.cli.spec_options import pairs
 from sandbox_console.errors import Conflict, UsageError
+from sandbox_console.model.drift import DriftState, FieldDrift
 from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.model.secret import shown_env
@@ -177,12 +178,13 @@ async def show(context: Context) -> int:
     """Show one sandbox. ``--toml`` prints the spec as ``create -f`` reads it."""
     async with context.open() as console:
         found = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
+        rows = [row for row in await console.drifts.fields(found) if row.state is DriftState.DRIFTED]
     if context.args.toml:
         _toml(context, found)
     elif context.json:
-        context.record(json_output.details(found))
+        context.record(json_output.details(found, rows))
     else:
-        for key, value in facts(found):
+        for key, value in [*facts(found), *((f"drift {row.field}", _differs(row)) for row in rows)]:
             context.text(f"{key:<20}  {value}".rstrip())
     return 0
 
@@ -218,6 +220,11 @@ def facts(found: Sandbox) -> list[tuple[str, str]]:
         note = "; ".join(filter(None, ["" if fact.enforced else "not enforced", fact.note]))
         lines.append((f"has {fact.field}", f"{fact.value} ({note})" if note else fact.value))
     return lines
+
+
+def _differs(row: FieldDrift) -> str:
+    by = f"{row.by}, {moment(row.at)}" if row.at is not None else row.by
+    return f"asked {asked_text(row.field, row.asked)}, found {asked_text(row.field, row.found)} ({by})"
 
 
 def asked_text(field: str, value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -38,7 +39,11 @@ def run(
     context = Context(args, streams or Streams.standard(), opener, now)
     try:
         with Taken() as signals:
-            return asyncio.run(_signalled(context, find(args.verb), signals))
+            verb = find(args.verb)
+            if not gc.isenabled():  # see __main__
+                gc.freeze()
+                gc.enable()
+            return asyncio.run(_signalled(context, verb, signals))
     except OutputFailed as error:
         leave_stdout()
         print_error(context.streams.err, error, as_json=context.json)
@@ -60,10 +65,11 @@ def run(
 
 def find(verb: str) -> Verb:
     """The function that runs a verb, imported now."""
-    return _of_the_list(verb) or _inside(verb) or _of_the_console(verb) or _of_incidents(verb) or _lifecycle()
+    known = (_of_the_list, _of_specs, _inside, _of_the_console, _of_incidents)
+    return next((found for part in known if (found := part(verb)) is not None), None) or _lifecycle()
 
 
-def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
+def _of_the_list(verb: str) -> Verb | None:
     """Find among the verbs that list, create or change sandboxes, snapshots and images."""
     match verb:
         case "ls":
@@ -74,12 +80,8 @@ def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
             from sandbox_console.cli.wait import wait as found
         case "create":
             from sandbox_console.cli.create import create as found
-        case "schema":
-            from sandbox_console.cli.create import schema as found
         case "update":
             from sandbox_console.cli.update import update as found
-        case "templates":
-            from sandbox_console.cli.templates import templates as found
         case "rename" | "commit" | "fork":
             from sandbox_console.cli.snapshots import derive as found
         case "snapshot":
@@ -88,6 +90,22 @@ def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
             from sandbox_console.cli.quarantine import run as found
         case "images":
             from sandbox_console.cli.images import images as found
+        case _:
+            return None
+    return found
+
+
+def _of_specs(verb: str) -> Verb | None:
+    """Find among the verbs about specs and the files that they are read from."""
+    match verb:
+        case "schema":
+            from sandbox_console.cli.create import schema as found
+        case "templates":
+            from sandbox_console.cli.templates import templates as found
+        case "drift":
+            from sandbox_console.cli.drift import drift as found
+        case "up" | "down":
+            from sandbox_console.cli.up import run as found
         case _:
             return None
     return found
@@ -165,7 +183,7 @@ def import_verbs(verbs: Iterable[str]) -> None:
     """Import what these verbs need with every backend here, so that a process forked from this one does not have to."""
     from sandbox_console.service import preload
 
-    parser.build()
+    parser.subparsers(parser.build())
     for verb in sorted(verbs):
         find(verb)
     preload()

@@ -72,15 +72,21 @@ def fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> N
 
 async def agree(context: Context, found: Sequence[Sandbox], what: str) -> None:
     """Ask at a terminal for a yes, unless ``--yes`` was given. Raises NeedsConfirmation, or ConsoleError for a no."""
-    if context.args.yes:
-        return
     names = ", ".join(one.name for one in found[:_LISTED])
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    question = f"{what} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"
+    await confirm(context, [f"{what} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"])
+
+
+async def confirm(context: Context, question: Sequence[str], head: str = "") -> None:
+    """Ask about some lines at a terminal, unless ``--yes`` was given. Raises like `agree`."""
+    if context.args.yes:
+        return
     fd = context.streams.stdin
     if fd is None or context.json or not (os.isatty(fd) and context.streams.err.tty):
-        raise NeedsConfirmation(f"{question}: not confirmed", token="", hint="check with --dry-run, then add --yes")
-    context.say(f"{question}")
+        text = f"{head}{' ' if head else ''}{'; '.join(question)}: not confirmed"
+        raise NeedsConfirmation(text, token="", hint="check with --dry-run, then add --yes")
+    for line in filter(None, [head, *question]):
+        context.say(line)
     context.say("Go on? [y/N]")
     if (await _line(fd)).strip().lower() not in ("y", "yes"):
         raise ConsoleError("nothing was done: the question was answered with no")

@@ -142,7 +142,11 @@ def _stdin() -> bytes:
 
 def read_file(name: str, ground: GuestFolders = NOBODYS) -> dict[str, Any]:
     """A spec file's fields, from JSON if it begins with ``{``, else from TOML. Raises UsageError, Conflict."""
-    text = read_text(name, ground)
+    return parsed(name, read_text(name, ground))
+
+
+def parsed(name: str, text: str) -> dict[str, Any]:
+    """The fields of a spec file from its text. Raises UsageError."""
     try:
         values = json.loads(text) if text.lstrip().startswith("{") else parse_toml(text)
     except RecursionError:

@@ -44,11 +44,11 @@ def _good(
     refused = Refused("unresolvable", rule=flow.rule)
     good = []
     for address in found:
-        said = address_verdict(rules, address, flow.port, own=own(address, flow.port, fresh))
-        if said.allowed:
+        decision = address_verdict(rules, address, flow.port, own=own(address, flow.port, fresh))
+        if decision.allowed:
             good.append(address)
         else:
-            refused = Refused(said.reason, rule=said.rule, detail=said.hint, address=str(address))
+            refused = Refused(decision.reason, rule=decision.rule, detail=decision.hint, address=str(address))
     if not good:
         raise refused
     return good

@@ -77,11 +77,16 @@ class Remove(Struct, frozen=True):
 
 
 class Update(Struct, frozen=True):
-    """Change a sandbox's spec: live if every change can be made live, else by recreating it."""
+    """Change a sandbox's spec: live if every change can be made live, else by recreating it.
+
+    With ``adopt`` nothing about the sandbox changes: the spec, which it must be like already, is taken for what was
+    asked.
+    """
 
     verb: ClassVar[str] = "update"
     ref: SandboxRef
     spec: SandboxSpec
+    adopt: bool = False
 
 
 class Exec(Struct, frozen=True):

@@ -55,10 +55,10 @@ def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
     if not any(fnmatchcase(spec.image, pattern) for pattern in rules.images):
         return Deny(f"image {spec.image!r} matches none of {', '.join(rules.images)}", "policy.images")
     for field, cap in (("cpus", rules.max_cpus), ("memory_mib", rules.max_memory_mib), ("pids", rules.max_pids)):
-        asked = getattr(spec, field)
-        if cap is not None and asked is not None and asked > cap:
-            return Deny(f"{field} {asked:g} is above the maximum of {cap:g}", f"policy.max_{field}")
-        if cap is not None and asked is None and rules.require_limits:
+        requested = getattr(spec, field)
+        if cap is not None and requested is not None and requested > cap:
+            return Deny(f"{field} {requested:g} is above the maximum of {cap:g}", f"policy.max_{field}")
+        if cap is not None and requested is None and rules.require_limits:
             return Deny(f"{field} is not set, and the policy requires it", "policy.require_limits")
     return _calls_forbidden(spec, rules) or _egress_forbidden(spec.egress, rules) or _ports_forbidden(spec.ports, rules)
 
@@ -96,13 +96,13 @@ def _egress_forbidden(patterns: Sequence[str], rules: Rules) -> Deny | None:
     if rules.egress is None:
         return None
     ceiling = [hosts.parse(text, allow_ip=rules.egress_ip) for text in rules.egress]
-    for asked in patterns:
+    for pattern in patterns:
         try:
-            wanted = hosts.parse(asked, allow_ip=rules.egress_ip)
+            wanted = hosts.parse(pattern, allow_ip=rules.egress_ip)
         except ValueError as error:
             return Deny(str(error), "policy.egress")
         if not any(hosts.covers(allowed, wanted) for allowed in ceiling):
-            return Deny(f"egress to {asked!r} is not covered by the policy", "policy.egress")
+            return Deny(f"egress to {pattern!r} is not covered by the policy", "policy.egress")
     return None
 
 

@@ -6,9 +6,9 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
+from msgspec import Struct
 
 from sandbox_console.secrets import visible_text
 from sandbox_console.secrets.encodings import Edges, edges, forms
@@ -18,8 +18,7 @@ MASK = b"[secret]"
 Span = tuple[int, int]
 
 
-@dataclass
-class Tally:
+class Tally(Struct):
     """Counts the values that are masked while it is set in ``TALLY``."""
 
     count: int = 0

@@ -93,8 +93,8 @@ def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
     """
     found: dict[Key, float] = {}
     for name, table in config.backends.items():
-        asked = table.get("timeout_s")
-        each = asked if isinstance(asked, Mapping) else {} if asked is None else {"": asked}
+        setting = table.get("timeout_s")
+        each = setting if isinstance(setting, Mapping) else {} if setting is None else {"": setting}
         for host, seconds in each.items():
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
                 raise ConfigError(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_HEADER = re.compile(r"\s*\[\[?\s*([^\]#]+?)\s*\]\]?\s*(#.*)?$")
-_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
-_PART = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
-_NAMED = re.compile(
+from sandbox_console.model.late_pattern import late_pattern
+
+_HEADER = late_pattern(r"\s*\[\[?\s*([^\]#]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = late_pattern(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_PART = late_pattern(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+_NAMED = late_pattern(
     r"at `\$((?:\.[\w-]+|\[[^\]]*\])+)`|(?:unknown key )?([\w-]+(?:\.[\w-]+)+)(?::|$| is )|unknown key (\S+)"
 )
 _ANY = "[...]"
@@ -51,6 +53,22 @@ def line_of_key(text: str, path: tuple[str, ...], nth: int = 1) -> int:
     """Return the line that sets a key, or begins a table, for the ``nth`` time; 0 if there is none."""
     lines = [number for number, found in _paths(text) if found[: len(path)] == path]
     return lines[nth - 1] if len(lines) >= nth else 0
+
+
+def line_in_table(text: str, table: str, nth: int, key: str) -> int:
+    """Return the line of a key in the ``nth`` (from 0) of an array of tables, or without ``table`` in the whole text.
+
+    If the key is not there, it is the line that begins the table; 0 if there is none.
+    """
+    if not table:
+        return line_of_key(text, (key,))
+    found = list(_paths(text))
+    heads = [number for number, path in found if path == (table,)]
+    if nth >= len(heads):
+        return 0
+    last = heads[nth + 1] if nth + 1 < len(heads) else len(text) + 1
+    keys = [number for number, path in found if path[:2] == (table, key) and heads[nth] < number < last]
+    return keys[0] if keys else heads[nth]
 
 
 def _split(path: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -12,7 +13,7 @@ from msgspec import structs
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.model.action import Action, Exec, OpenShell, Quarantine, Release
+from sandbox_console.model.action import Action, ChangeEgress, DenyEgress, Exec, OpenShell, Quarantine, Release, Update
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
@@ -38,6 +39,7 @@ from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.performer import Performer
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.denials import DenialFeed
+from sandbox_console.service.reads.drift import Drifts
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard, OwnFolders
@@ -46,14 +48,12 @@ from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import Found, place
-from sandbox_console.service.reads.losses import LossReader
 from sandbox_console.service.reads.name_changes import recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
-from sandbox_console.service.sessions.lost_recreations import LostRecreations, lost_records
-from sandbox_console.service.sessions.lost_shells import LostShells
+from sandbox_console.service.sessions.lost_recreations import lost_work
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
 from sandbox_console.service.templates import Templates
@@ -76,10 +76,7 @@ class Console:
 
         ``templates`` is the folder of templates, by default one beside the state.
         """
-        self.config = config
-        self.hub = hub
-        self.fleet = fleet
-        self.trail = trail
+        self.config, self.hub, self.fleet, self.trail = config, hub, fleet, trail
         fleet.remember = recorded(trail)
         state, kept = trail.path.parents[1], config.logs
         self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
@@ -89,12 +86,12 @@ class Console:
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
         self._asks = HostRequests(trail, hub, self.denials.ask)
         self.egress = Outbound(fleet, self.denials, self._asks, self._vault, trail)
+        self.drifts = Drifts(trail, self.egress)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
         self.definitions = SecretDefinitions(self._vault, trail, lambda: self.config.policy)
-        shelf = templates or state.with_name("templates")
-        self.templates = Templates(shelf, lambda: self.config, self.secrets, trail)
+        self.templates = Templates(templates or state.parent / "templates", lambda: self.config, self.secrets, trail)
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
@@ -102,14 +99,12 @@ class Console:
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
-        self._sessions = OpenSessions(self.holds)
-        self.losses = LossReader(self.inside, self._sessions.count)
-        shells, steps = lost_records(state)
-        self._lost = LostShells(shells, fleet, trail, self._vault, self.recordings, options)
-        self._recreations = LostRecreations(steps, fleet, trail, self._vault)
+        self.sessions = OpenSessions(self.holds)
+        lost = (fleet, trail, self._vault, self.recordings, options, lambda: self.read_only)
+        self._lost, self.recreations = lost_work(state, *lost)
         self._performer = Performer(
             self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
-            self._lost, self._recreations, self._sessions.end,
+            self._lost, self.recreations, self.sessions.end,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -128,7 +123,7 @@ class Console:
     def list_as_answered(
         self, backend: str = "", patience_s: float = 0.0
     ) -> AsyncGenerator[tuple[tuple[Sequence[Sandbox], Sequence[BackendHealth]], Sequence[tuple[str, str]]], None]:
-        """Like ``list``, but in parts as they arrive, each with the (backend, host) pairs that have not answered yet.
+        """Like ``list``, in parts as they arrive, each with the (backend, host) pairs that have not answered yet.
 
         The first part has all that answer within ``patience_s`` seconds; the others follow one by one.
         """
@@ -150,7 +145,7 @@ class Console:
     ) -> Sequence[Found | ConsoleError]:
         """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
         if changing:  # a replacement that was left half done may have the name
-            await self.settle_recreations()
+            await self.recreations.look()
         return await self.fleet.find(names, changing=changing, only_answering=only_answering)
 
     async def refuse_held(self, name: str) -> None:
@@ -182,8 +177,7 @@ class Console:
 
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
         """The results of a backend's checks of its machine; empty if it has nothing to check."""
-        found = await self.fleet.use(backend, host)
-        return await found.diagnose() if isinstance(found, Diagnosable) else ()
+        return await one.diagnose() if isinstance(one := await self.fleet.use(backend, host), Diagnosable) else ()
 
     async def ground(self) -> GuestFolders:
         """The folders of this machine that guests can change, for a caller that opens files here: see ``hostfs``.
@@ -214,8 +208,7 @@ class Console:
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Publish samples of these sandboxes, the running ones on screen, continuously, and of the others at times.
 
-        ``rest_soon`` says that the list is sorted or filtered by samples, so the others are needed too; see
-        service/reads/stats_sweep.py.
+        ``rest_soon`` says that the list is sorted or filtered by samples, so the others are needed too.
         """
         self._stats.show(refs, rest_soon=rest_soon)
 
@@ -272,8 +265,8 @@ class Console:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
         plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
-        asked = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
-        plan = await within_bounds(plan, asked, sandbox, spec)
+        backend = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
+        plan = await within_bounds(plan, backend, sandbox, spec)
         return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
@@ -294,7 +287,7 @@ class Console:
         """Carry an action out. The operation's result raises what went wrong, with the row's id."""
         operation = Operation(action)
         operation.run(self._begin(self._perform(action, consent, io or ExecIO(), operation)))
-        self._sessions.note(operation)
+        self.sessions.note(operation)
         return operation
 
     async def _perform(self, action: Action, consent: Consent, io: ExecIO, operation: Operation) -> ActionResult:
@@ -303,6 +296,9 @@ class Console:
         finally:
             if isinstance(action, Quarantine | Release) and (found := self.hub.sandboxes.get(action.ref)) is not None:
                 self.hub.publish(Changed(self.holds.marked(found)))
+            if isinstance(action, ChangeEgress | DenyEgress | Update) and action.ref in self.hub.sandboxes:
+                with suppress(ConsoleError):  # no backend reports a change of rules, or of what was asked for
+                    self.hub.publish(Changed(await self.fleet.inspect(action.ref)))
 
     async def refuse(self, action: Action, why: ConsoleError) -> NoReturn:
         """Record an action that a server does not allow its caller, and raise ``why`` with the row's id.
@@ -320,15 +316,11 @@ class Console:
         """End shells whose console was killed, and note their ends. Returns how many; looks once for each console."""
         return 0 if self.read_only else await shielded(self._lost.look())
 
-    async def settle_recreations(self) -> int:
-        """Finish or undo replacements that a killed console left half done. Returns how many; looks once."""
-        return 0 if self.read_only else await self._recreations.look()
-
     async def _shell(self, request: OpenShell, consent: Consent) -> ShellSession:
         if not self.read_only:
             self._lost.look()
         session = await self._performer.shell(request, consent)
-        self._sessions.add(session)
+        self.sessions.add(session)
         return session
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -348,9 +340,9 @@ class Console:
         for task in self._operations:
             task.cancel()
         await asyncio.gather(*self._operations, return_exceptions=True)
-        await self._sessions.close()
+        await self.sessions.close()
         await self._lost.close()
-        await self._recreations.close()
+        await self.recreations.close()
         if self.reload is not None:
             await self.reload.close()
         await self._stats.close()

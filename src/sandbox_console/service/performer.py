@@ -37,7 +37,6 @@ from sandbox_console.policy.rules import Allow, Deny
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.effects.call import Call, EndSessions
-from sandbox_console.service.effects.dispatch import carry_out
 from sandbox_console.service.gate.gate import Consent, Gate, Request
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
@@ -76,8 +75,7 @@ class Performer:
 
         ``operation`` receives the progress. ``mask`` hides secrets in the output, by default all known ones.
         """
-        if not self._admission.policy.read_only:
-            await self._recreations.look()
+        await self._recreations.look()
         request = await self._admission.request(action, consent)
         made: list[SandboxRef] = []
 
@@ -102,6 +100,8 @@ class Performer:
         self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,
         mask: Redactor,
     ) -> ActionResult:  # fmt: skip
+        from sandbox_console.service.effects.dispatch import carry_out
+
         action = request.action
         backend = await self._fleet.use(*place_of(action))
         await self._give_workspace(request)
@@ -123,8 +123,8 @@ class Performer:
 
         A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
-        asked = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
-        await self._gate.run(asked, _nothing, _row_end)
+        request = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
+        await self._gate.run(request, _nothing, _row_end)
 
     async def shell(self, action: OpenShell, consent: Consent) -> ShellSession:
         """Open a shell. Its end is noted in the audit log when the session is closed."""
@@ -172,8 +172,8 @@ class Performer:
     def _note_end(self, permit: Permit, request: Request, held: HeldRecord[ShellRecord] | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
             journal = await self._trail.journal()
-            told = masked(body, self._vault.redactor.text)
-            await journal.note(permit, request.backend, str(ref_of(request.action)), told)
+            body_masked = masked(body, self._vault.redactor.text)
+            await journal.note(permit, request.backend, str(ref_of(request.action)), body_masked)
             await self._lost.forget(held)
 
         return note

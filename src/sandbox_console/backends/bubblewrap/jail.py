@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from sandbox_console.model.spec import SandboxSpec
 Word = str | dict[str, str]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 IDLE = ("sleep", "2147483647")  # not every sleep accepts `infinity`; this is 68 years
-IN_MEMORY = {"proc", "dev", "tmp", "run", "sys", "home", "root", "workspace", "mnt", "media", "lost+found"}
-"""Top-level folders that belong to the sandbox, not to the image."""
 _MIB = 1 << 20
 _PASSWD_MOST = 4 * _MIB
 _SMALL_MIB = 64
@@ -104,7 +101,7 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     out += ["--disable-userns"] if bwrap.disable_userns and not spec.nested_userns else []
     out += ["--uid", str(uid), "--gid", str(gid), "--hostname", spec.name]
     out += _tmpfs("/", _SMALL_MIB)
-    out += _host(spec, home) if root is None else _folder(root)
+    out += _host(spec, home) if root is None else [{"image": str(root)}]
     out += [
         "--proc",
         "/proc",
@@ -117,7 +114,7 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     ]
     out += ["--perms", "1777", *_tmpfs("/tmp", options.tmp_mib), *_tmpfs("/run", _SMALL_MIB), "--dir", "/home"]
     out += _tmpfs(home, options.tmp_mib)
-    out += ["--bind", spec.workspace, "/workspace"] if spec.workspace else []
+    out += [{"workspace": spec.workspace}] if spec.workspace else []
     out += _secret_files(secrets)
     out += ["--remount-ro", "/"] if spec.read_only_root else []
     return [*out, "--chdir", workdir_of(spec)]
@@ -165,19 +162,6 @@ def _host(spec: SandboxSpec, home: str) -> list[Word]:
         out.append({"dest": path, "perms": "0644", "text": text})
     for part in _HOST_ETC:
         out += ["--ro-bind-try", f"/etc/{part}", f"/etc/{part}"]
-    return out
-
-
-def _folder(root: Path) -> list[Word]:
-    """Mount each top-level entry of the tree read-only, so that mount points need not exist in the tree."""
-    out: list[Word] = []
-    for at in sorted(root.iterdir()):
-        if at.name in IN_MEMORY:
-            continue
-        if at.is_symlink():
-            out += ["--symlink", str(at.readlink()), f"/{at.name}"]
-        elif stat.S_IFMT(at.stat().st_mode) in (stat.S_IFDIR, stat.S_IFREG):
-            out += ["--ro-bind", str(at), f"/{at.name}"]
     return out
 
 

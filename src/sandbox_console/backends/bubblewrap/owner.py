@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.options import Options
-from sandbox_console.errors import BackendError, InvalidSpec
+from sandbox_console.errors import BackendError, Conflict, InvalidSpec
 
 
 def choose(workspace: str | None, taken: Iterable[int | None], options: Options) -> int | None:
@@ -32,7 +33,9 @@ def choose(workspace: str | None, taken: Iterable[int | None], options: Options)
 
 
 def check_workspace(workspace: str, uid: int | None) -> None:
-    """Raise InvalidSpec if the sandbox's user cannot write to the workspace."""
+    """Raise InvalidSpec if the sandbox's user cannot write to the workspace, and Conflict if a link leads to it now."""
+    if not _is_real(workspace):  # it was when it was created
+        raise Conflict(f"the workspace {workspace} is behind a link now", hint="put the folder back")
     if _can(workspace, uid, "test -r . && test -w . && test -x ."):
         return
     if uid is None:
@@ -52,6 +55,13 @@ def check_readable(root: Path, uid: int | None) -> None:
             {"image": f"{root} cannot be read by the sandbox's user {uid if uid is not None else os.geteuid()}"},
             hint=f"chmod a+rx {root} and the folders above it",
         )
+
+
+def _is_real(path: str) -> bool:
+    """Whether no link leads to a path. If one takes its place meanwhile, realpath(3) may fail."""
+    with suppress(OSError):
+        return os.path.realpath(path) == path
+    return False
 
 
 def _can(folder: str, uid: int | None, test: str) -> bool:

@@ -48,7 +48,7 @@ def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str =
 def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
     """Raise Unsupported for the first requested thing that is missing. Limits on best effort are allowed."""
     strict = spec.limits == "strict"
-    asked = (
+    requested = (
         (bool(spec.egress), "egress", Capability.EGRESS_ALLOWLIST, "leave the list empty"),
         (bool(spec.ports), "ports", Capability.PORTS, "leave them out"),
         (spec.seccomp is not None, "seccomp", Capability.SYSTEM_CALLS, "leave it out"),
@@ -60,7 +60,7 @@ def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
         (strict and spec.memory_mib is not None, "memory_mib", Capability.LIMIT_MEMORY, _OR),
         (strict and spec.pids is not None, "pids", Capability.LIMIT_PIDS, _OR),
     )
-    for wanted, field, capability, hint in asked:
+    for wanted, field, capability, hint in requested:
         if wanted and not able.has(capability):
             verb = "publish" if field == "ports" else "enforce"
             raise Unsupported(f"docker cannot {verb} {field}: {able.reason(capability)}", hint=hint)
@@ -84,8 +84,8 @@ def _unknown(runtime: str | None, runtimes: list[str]) -> bool:
     return bool(runtime and runtimes and runtime not in runtimes)
 
 
-def _above(asked: float | None, there: int | None, what: str) -> str:
-    return f"{asked:g} is above the engine's {there} {what}" if asked and there and asked > there else ""
+def _above(requested: float | None, there: int | None, what: str) -> str:
+    return f"{requested:g} is above the engine's {there} {what}" if requested and there and requested > there else ""
 
 
 def _memory(spec: SandboxSpec, info: Mapping[str, Any]) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import errno
-import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound
+from sandbox_console.model.late_pattern import late_pattern
 
-_NOISE = re.compile(
+_NOISE = late_pattern(
     r"(failed to create (shim )?task( for container)?|OCI runtime (create|exec) failed|runc create failed"
     r"|exec failed|unable to start container process|Cannot restart container \S+|[a-z_.]+\.go:\d+[^:]*"
     r"|starting container process caused|container_linux|Error response from daemon): "

@@ -135,11 +135,11 @@ def _ask(place: ProcessFolder, name: str) -> Answer | None:
     if connection is None:
         return None
     with connection, suppress(OSError, ValueError, TypeError, KeyError):
-        said = b""
+        data = b""
         while more := connection.recv(4096):
-            said += more
-        told = json.loads(said)
-        return Answer(int(told["pid"]), str(told["version"]), int(told["held"]))
+            data += more
+        reply = json.loads(data)
+        return Answer(int(reply["pid"]), str(reply["version"]), int(reply["held"]))
     return None
 
 

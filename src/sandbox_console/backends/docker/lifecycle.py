@@ -31,7 +31,7 @@ async def create(
     info: dict[str, Any],
     spec: SandboxSpec,
     secrets: Sequence[ResolvedSecret],
-    gate: Gateway | None = None,
+    gateway: Gateway | None = None,
     *,
     kept: Sequence[str] = (),
     tmp_mib: int = hardening.TMP_MIB,
@@ -44,8 +44,8 @@ async def create(
     body["HostConfig"]["CapAdd"] = list(kept)
     if installation:
         body["Labels"][INSTALLATION] = installation
-    if gate is not None:
-        dress(body, gate, out=bool(spec.egress))
+    if gateway is not None:
+        dress(body, gateway, out=bool(spec.egress))
     container = await _created(engine, spec, body)
     if secrets:
         await _needs_shell(engine, container, spec)
@@ -53,15 +53,15 @@ async def create(
 
 
 async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> str:
-    asked = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
+    request = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
     try:
-        made = await shielded(asked)
+        made = await shielded(request)
     except Refused as error:
         raise _create_failed(engine, spec, error) from error
     except asyncio.CancelledError:
         # The engine finishes what it has begun: wait for its answer, which is the only way to know what to remove.
         with suppress(ConsoleError):
-            await remove_quietly(engine, str((await asked)["Id"]))
+            await remove_quietly(engine, str((await request)["Id"]))
         raise
     return str(made["Id"])
 

@@ -124,16 +124,16 @@ class _Reader:
         splitter = TtySplitter() if self._tty else BareDemuxer() if self._bare else Demuxer()
         once, joined = not self._query.follow, self._joined
         feed = splitter.feed_joined if joined and isinstance(splitter, Demuxer) else splitter.feed
-        told = list if once else self._told
+        yielded = list if once else self._told
         try:
             engine = await self._connection.engine()
             ask = engine.bulk if once else engine.stream
             async with ask(container_path(self._id, "logs"), self._params(follow)) as chunks:
                 self._opened = True
                 async for chunk in blocks(chunks, _JOINED) if joined else chunks:
-                    if items := told(feed(chunk)):
+                    if items := yielded(feed(chunk)):
                         yield items
-                if items := told(splitter.flush()):
+                if items := yielded(splitter.flush()):
                     yield items
         except Refused as error:
             failure = _refused(described(self._id), error)

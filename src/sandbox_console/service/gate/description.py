@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.model.action import Action, ChangeEgress, Create, Exec, HostAction, OpenShell, Update
+from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
@@ -35,6 +36,8 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
             body["spec"] = _spec(spec)
         case Update(spec=spec):
             body["diff"] = _diff(spec_of(target) if target else None, spec)
+            if target is not None and (differing := drifted(target)):
+                body["found"] = {name: target.found[name] for name in differing}
         case Exec(argv=argv, env=env, workdir=workdir, user=user, timeout_s=timeout_s):
             body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
         case ChangeEgress(add=add, remove=remove):

@@ -7,16 +7,17 @@ import getpass
 import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sandbox_console.audit import query
-from sandbox_console.audit.journal import Journal
-from sandbox_console.audit.layout import Layout
 from sandbox_console.errors import AuditUnavailable, ConfigError, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.event import AuditChanged
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service.config import AuditOptions
+
+if TYPE_CHECKING:  # imported when used: a command that changes nothing needs no journal, and it takes 15 ms
+    from sandbox_console.audit.journal import Journal
 
 
 def current_actor() -> str:
@@ -52,6 +53,8 @@ class Trail:
         return await shielded(self._opening)
 
     async def _open(self) -> Journal:
+        from sandbox_console.audit.journal import Journal
+
         try:
             loop = asyncio.get_running_loop()
 
@@ -84,14 +87,20 @@ class Trail:
 
     async def entries(self, wanted: AuditQuery) -> list[AuditEntry]:
         """Attempts with their ends, newest first."""
+        from sandbox_console.audit import query
+
         return await query.entries(self.path, wanted)
 
     async def newest(self) -> int:
         """The seq of the newest row. While it stays the same, nothing is new."""
+        from sandbox_console.audit import query
+
         return await query.newest(self.path)
 
     async def entry(self, seq: int) -> AuditEntry:
         """One attempt. Raises NotFound."""
+        from sandbox_console.audit import query
+
         return await query.entry(self.path, seq)
 
     async def verify(
@@ -104,6 +113,7 @@ class Trail:
         """
         from sandbox_console.audit import verify
         from sandbox_console.audit.keys import PublicKey
+        from sandbox_console.audit.layout import Layout
 
         path = folder / self.path.name if folder else self.path
         if folder and not Layout(path).indices():
@@ -122,6 +132,7 @@ class Trail:
     def public_key(self) -> bytes:
         """The key with which other machines verify this log, as PEM. Raises AuditUnavailable if there is no key yet."""
         from sandbox_console.audit.keys import Keys
+        from sandbox_console.audit.layout import Layout
         from sandbox_console.audit.open_segment import unavailable
 
         key = Layout(self.path).key
@@ -138,6 +149,7 @@ class Trail:
         Raises AuditUnavailable if there is no key.
         """
         from sandbox_console.audit.keys import Keys
+        from sandbox_console.audit.layout import Layout
         from sandbox_console.audit.open_segment import unavailable
 
         key = Layout(self.path).key

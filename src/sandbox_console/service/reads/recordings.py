@@ -138,9 +138,9 @@ class Recordings:
         except ConsoleError:
             return Check.UNENDED
         for note in entry.notes:
-            told = note.body.get("recording")
-            if isinstance(told, dict) and told.get("id") == path.stem:
-                return Check.HOLDS if await asyncio.to_thread(digest_of, path) == told.get("sha256") else Check.CHANGED
+            noted = note.body.get("recording")
+            if isinstance(noted, dict) and noted.get("id") == path.stem:
+                return Check.HOLDS if await asyncio.to_thread(digest_of, path) == noted.get("sha256") else Check.CHANGED
         return Check.UNENDED
 
 

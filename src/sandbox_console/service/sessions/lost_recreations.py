@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,22 @@ from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.shell_records import HeldRecord, HeldRecords, ShellRecord
 
 
-def lost_records(state: Path) -> tuple[HeldRecords[ShellRecord], HeldRecords[Recreation]]:
-    """The records of open shells and of replacements in a state folder."""
-    return HeldRecords(state / "shells", ShellRecord), HeldRecords(state / "recreations", Recreation)
+def lost_work(
+    state: Path, fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings, options: Sequence[str],
+    read_only: Callable[[], bool],
+) -> tuple[LostShells, LostRecreations]:  # fmt: skip
+    """What looks for the shells and the replacements that killed consoles left. ``options`` are those of LostShells."""
+    shells = HeldRecords(state / "shells", ShellRecord)
+    steps = HeldRecords(state / "recreations", Recreation)
+    return (
+        LostShells(shells, fleet, trail, vault, recordings, options),
+        LostRecreations(steps, fleet, trail, vault, read_only),
+    )
 
 
 class HeldSteps:
@@ -54,8 +65,11 @@ class HeldSteps:
 class LostRecreations:
     """Looks for such replacements once for each console, before it changes something."""
 
-    def __init__(self, records: HeldRecords[Recreation], fleet: Fleet, trail: Trail, vault: Vault) -> None:
+    def __init__(
+        self, records: HeldRecords[Recreation], fleet: Fleet, trail: Trail, vault: Vault, read_only: Callable[[], bool]
+    ) -> None:
         self._records, self._fleet, self._trail, self._vault = records, fleet, trail, vault
+        self._read_only = read_only
         self._looking: asyncio.Task[int] | None = None
 
     def steps(self) -> HeldSteps:
@@ -63,7 +77,9 @@ class LostRecreations:
         return HeldSteps(self._records)
 
     async def look(self) -> int:
-        """Finish or undo what others left. Returns how many; looks once."""
+        """Finish or undo what others left. Returns how many; looks once, and not in a read-only console."""
+        if self._read_only():
+            return 0
         if self._looking is None:
             self._looking = asyncio.create_task(self._settle_all())
         return await asyncio.shield(self._looking)

@@ -51,8 +51,8 @@ class Allowlist(Checks):
         await gateway.set_egress(await rig.permit("egress"), ref, [EgressRule(_OTHER)])
 
         async def changed() -> bool:
-            asked = [await gateway.probe_egress(await rig.permit("probe"), ref, one, 443) for one in (_NAMED, _OTHER)]
-            return [one.allowed for one in asked] == [False, True]
+            probed = [await gateway.probe_egress(await rig.permit("probe"), ref, one, 443) for one in (_NAMED, _OTHER)]
+            return [one.allowed for one in probed] == [False, True]
 
         await eventually(changed, "the new rules are not in force")
         assert [one.pattern for one in (await gateway.egress(ref)).rules] == [_OTHER]

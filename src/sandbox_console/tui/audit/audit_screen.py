@@ -227,12 +227,12 @@ def ref_in(entry: AuditEntry) -> SandboxRef | None:
 
 
 def _row(entry: AuditEntry) -> Row:
-    told = audit_row(entry)
-    at, action, outcome, took, actor, detail = told.cells
-    quiet = told.styles
+    row = audit_row(entry)
+    at, action, outcome, took, actor, detail = row.cells
+    quiet = row.styles
     name = clean(_name(entry), cap=100)
     cells = (str(entry.attempt.seq), at, action, outcome, name, actor, took, detail)
-    return Row(told.key, cells, ("dim", quiet[0], quiet[1], quiet[2], "", quiet[4], quiet[3], quiet[5]))
+    return Row(row.key, cells, ("dim", quiet[0], quiet[1], quiet[2], "", quiet[4], quiet[3], quiet[5]))
 
 
 def _name(entry: AuditEntry) -> str:

@@ -60,10 +60,11 @@ class EntryList(OptionList):
         self._entries: Sequence[Entry] = ()
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Show these entries. The cursor stays where it is."""
+        """Show these entries. The cursor stays where it is, or goes to the last one if there are more than before."""
         if entries == self._entries:
             return
-        at, self._entries = self.highlighted, entries
+        at = self.highlighted if len(entries) <= len(self._entries) else len(entries) - 1
+        self._entries = entries
         self.set_options([Option(_line(one)) for one in entries])
         self.set_class(not entries, "-empty")
         if entries:

@@ -12,7 +12,8 @@ from textual.widgets import Button
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.model.spec_fields import Section
-from sandbox_console.service import Feed, HostSeen, find_paths, load_presets
+from sandbox_console.service import Feed, HostSeen, find_paths
+from sandbox_console.service.presets import load_presets
 from sandbox_console.tui.form.egress_row import EgressRow
 from sandbox_console.tui.form.entry_list import Entry
 from sandbox_console.tui.form.form_section import FormSection

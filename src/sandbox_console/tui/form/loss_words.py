@@ -8,7 +8,7 @@ from textual.content import Content
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
-from sandbox_console.service import Losses
+from sandbox_console.service.reads.losses import Losses
 from sandbox_console.tui.text.formatting import size
 
 _FILES_SHOWN = 8

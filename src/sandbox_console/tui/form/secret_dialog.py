@@ -16,7 +16,8 @@ from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 
 from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.text import clean
-from sandbox_console.service import SecretDefinition, SecretDefinitions, SecretSource
+from sandbox_console.service import SecretSource
+from sandbox_console.service.effects.secret_definition import SecretDefinition, SecretDefinitions
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.form.form_rows import LineInput

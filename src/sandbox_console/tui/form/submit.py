@@ -14,6 +14,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Consent, Console, How, Operation
+from sandbox_console.service.reads.losses import LossReader
 from sandbox_console.tui.actions.action_flow import ANEW, LIVE, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
@@ -90,7 +91,9 @@ class FormWork:
         """Return what replacing a sandbox ends or drops, and how to keep it."""
         able = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
         commits = "" if able.has(Capability.COMMIT) else able.reason(Capability.COMMIT)
-        return loss_words(await self._service.losses.read(sandbox), sandbox, commits=commits)
+        return loss_words(
+            await LossReader(self._service.inside, self._service.sessions.count).read(sandbox), sandbox, commits=commits
+        )
 
     async def _carry_out(self, action: Create | Update, consent: Consent, name: str) -> None:
         form = self._form

@@ -108,11 +108,11 @@ Line = tuple[str, int, str]
 
 
 def _restarts(sandboxes: list[Sandbox]) -> Line:
-    told = [one for one in sandboxes if one.restarts]
-    if not told:
+    restarted = [one for one in sandboxes if one.restarts]
+    if not restarted:
         return "Restarts", 0, ""
-    most = max(told, key=lambda one: one.restarts or 0)
-    return "Restarts", sum(one.restarts or 0 for one in told), f"most: {shown_name(most)} {most.restarts}"
+    most = max(restarted, key=lambda one: one.restarts or 0)
+    return "Restarts", sum(one.restarts or 0 for one in restarted), f"most: {shown_name(most)} {most.restarts}"
 
 
 def _ooms(sandboxes: list[Sandbox], now: float) -> Line:

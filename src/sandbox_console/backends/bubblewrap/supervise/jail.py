@@ -6,7 +6,7 @@ import resource
 import signal
 import time
 
-from . import enter, kernel, tree, wire
+from . import enter, kernel, mount_sources, tree, wire
 
 _START_S = 20.0
 _LATE = "RLIMIT_NPROC"
@@ -42,6 +42,7 @@ class Jail:
     def __init__(self, order: dict, joiners: list[int]) -> None:  # type: ignore[type-arg]
         self._order = order
         self._spare: list[int] = []
+        self._sources = mount_sources.MountSources()
         self._status, status_w = os.pipe()
         block_r, self._release = os.pipe()
         self._told = (status_w, block_r)
@@ -70,13 +71,21 @@ class Jail:
         for name, value in self._order["env"].items():
             words += ["--setenv", name, value]
         for word in self._order["args"]:
-            words += self._file(word) if isinstance(word, dict) else [word]
+            words += self._expanded(word) if isinstance(word, dict) else [word]
         if program := bytes.fromhex(self._order["seccomp"]):
             fd = self._memory("seccomp", program)
             self._spare.append(fd)
             words += ["--seccomp", str(fd)]
         # bwrap reads the command only from the real command line, so a word in front of it is put there.
         return self._memory("args", b"\0".join(os.fsencode(word) for word in words) + b"\0")
+
+    def _expanded(self, item: dict[str, str]) -> list[str]:
+        if "text" in item:
+            return self._file(item)
+        try:
+            return self._sources.image(item["image"]) if "image" in item else self._sources.workspace(item["workspace"])
+        except OSError as error:
+            raise _unusable(error) from error
 
     def _file(self, item: dict[str, str]) -> list[str]:
         fd = self._memory("file", os.fsencode(item["text"]))
@@ -136,18 +145,21 @@ class Jail:
         return StartFailed(why.removeprefix("execvp "), code)
 
     def _why(self) -> str:
-        said = os.read(self.stderr, 4096).decode("utf-8", "replace").strip()
-        return said.removeprefix("bwrap: ") or "bwrap ended without a word"
+        message = os.read(self.stderr, 4096).decode("utf-8", "replace").strip()
+        return message.removeprefix("bwrap: ") or "bwrap ended without a word"
 
     def release(self) -> None:
         """Set the limits that the command inherits, let it run, and wait until it does. Raises StartFailed."""
+        self._check_mounts()
+        if self._has_ended():
+            return  # the caller finds out why
         self._limit_processes()
         before = self._command_line(self.init)
         os.write(self._release, b"\n")
         os.close(self._release)
         until = time.monotonic() + _START_S
         while time.monotonic() < until:
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if self._has_ended():
                 return  # it has already ended: the caller finds out how
             found = tree.children(self.init)
             if found and self._main_fd < 0:
@@ -157,6 +169,18 @@ class Jail:
                 return
             time.sleep(0.001)
         raise StartFailed(f"the command did not start in {_START_S:.0f} s")
+
+    def _has_ended(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _check_mounts(self) -> None:
+        """Compare what is mounted with what was opened, while nothing runs inside yet. Raises StartFailed."""
+        try:
+            self._sources.check(self.init, self._has_ended)
+        except OSError as error:
+            raise _unusable(error) from error
+        finally:
+            self._sources.close()
 
     def _watch(self, pid: int) -> None:
         try:
@@ -216,6 +240,13 @@ class Jail:
         return kernel.exit_status(self._main_fd) if self._main_fd >= 0 else None
 
 
+def _unusable(error: OSError) -> StartFailed:
+    """The error for a folder of the host that cannot be mounted."""
+    hint = "another user may change this folder or one above it: use a copy that only you can write"
+    changed = isinstance(error, mount_sources.SourceChanged)
+    return StartFailed(f"{error.filename} cannot be mounted: {error.strerror}", hint=hint if changed else "")
+
+
 def leave_keys() -> None:
     """Leave the keys of the user who started the sandbox. Raises StartFailed if the user may have no more."""
     try:
@@ -225,7 +256,9 @@ def leave_keys() -> None:
         raise StartFailed(f"no session keyring of its own: {os.strerror(error.errno or 0)}", hint=hint) from error
 
 
-def exit_of(status: int, exact: int | None, asked: int | None, killed: bool | None, reason: str) -> dict[str, object]:
+def exit_of(
+    status: int, exact: int | None, requested: int | None, killed: bool | None, reason: str
+) -> dict[str, object]:
     """How the main command ended, from bwrap's wait status and, if the kernel reports it, the command's.
 
     ``asked`` is the signal with which the console ended it. ``killed`` says whether the kernel killed one of its
@@ -236,7 +269,7 @@ def exit_of(status: int, exact: int | None, asked: int | None, killed: bool | No
     number = -code if code < 0 else None
     if exact is None and code - 128 in signal.valid_signals():
         number = code - 128
-    if asked is not None and monitor == -signal.SIGKILL:
+    if requested is not None and monitor == -signal.SIGKILL:
         number = signal.SIGKILL
     oom = None if killed is None else killed and number in (None, signal.SIGKILL)
     return {

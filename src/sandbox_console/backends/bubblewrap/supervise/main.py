@@ -120,8 +120,8 @@ class Supervisor:
         self._ooms = self.group.oom_kills()
         self._write_status(status="starting", supervisor=os.getpid(), supervisor_start=tree.started(os.getpid()))
         self.requests = Requests(self)
-        if asked := self.order["ports"]:
-            self._ports = self._limits.ports = Ports(self.loop, asked)
+        if requested := self.order["ports"]:
+            self._ports = self._limits.ports = Ports(self.loop, requested)
         self._jail = Jail(self.order, self._joiners)
         self._began = True
         self._open_network()

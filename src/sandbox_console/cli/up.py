@@ -1,0 +1,244 @@
+"""``up`` and ``down``: the sandboxes of a folder, as its ``sandbox.toml`` describes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from sandbox_console.cli import json_output
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.create import follow, place
+from sandbox_console.cli.lifecycle import seconds
+from sandbox_console.cli.lookup import find_all
+from sandbox_console.cli.ls import asked_text
+from sandbox_console.cli.selection import confirm, fail_for_the_silent
+from sandbox_console.cli.spec_options import parsed, read_text
+from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
+from sandbox_console.model.action import Create, Remove, Stop, Update
+from sandbox_console.model.did_you_mean import nearest
+from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import ActionResult, Consent, Console, How, Plan
+from sandbox_console.service.sandbox_file import SandboxFile, beyond, mark_of, read_specs
+
+
+class Step(Struct, frozen=True):
+    """What ``up`` does about one spec: create it without ``found``, else carry out ``plan``. ``asks`` need a yes."""
+
+    spec: SandboxSpec
+    found: Sandbox | None = None
+    plan: Plan = Plan(())
+    asks: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """In one word."""
+        if self.found is None:
+            return "create"
+        return {None: "nothing", How.LIVE: "update", How.RECREATE: "recreate"}.get(self.plan.how, "unsupported")
+
+
+async def run(context: Context) -> int:
+    """Run ``up`` or ``down``."""
+    path = Path(context.args.file)
+    if context.args.file == "-":
+        raise UsageError("up and down need a file, whose sandboxes they find again", hint="-f FILE")
+    path = await asyncio.to_thread(path.resolve)
+    async with context.open() as console:
+        mark = await asyncio.to_thread(mark_of, path, console.trail.path.parents[1])
+        if context.args.verb == "down":
+            return await _down(context, console, SandboxFile(path, mark))
+        text = await asyncio.to_thread(read_text, str(path), await console.ground())
+        specs = await asyncio.to_thread(read_specs, path, text, parsed(str(path), text))
+        return await _up(context, console, SandboxFile(path, mark, specs))
+
+
+async def _up(context: Context, console: Console, file: SandboxFile) -> int:
+    steps = await _steps(context, console, file)
+    if context.args.dry_run:
+        return _print_plan(context, steps)
+    _refuse_unsupported(steps)
+    questions = [f"{step.spec.name}: {text}" for step in steps for text in step.asks]
+    if questions:
+        await confirm(context, questions, f"{file.path} asks:")
+    for step in steps:
+        try:
+            end = await _carry_out(context, console, step, asked=bool(step.asks))
+        except ConsoleError as error:
+            context.fail(error, step.spec.name if len(steps) > 1 else "")
+        else:
+            _print_done(context, step, end)
+    await _name_the_left(context, console, file)
+    return context.code
+
+
+def _chosen(context: Context, file: SandboxFile) -> Sequence[SandboxSpec]:
+    names = list(dict.fromkeys(context.args.names))
+    known = [spec.name for spec in file.specs]
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near}?" if near else f"it has {', '.join(known) or 'none'}"
+            raise NotFound(f"{file.path} has no sandbox {name!r}", hint=hint)
+    return [spec for spec in file.specs if not names or spec.name in names]
+
+
+async def _steps(context: Context, console: Console, file: SandboxFile) -> list[Step]:
+    """What is to be done, before anything is. Raises the first error that would stop it."""
+    specs = [file.wanted(spec) for spec in _chosen(context, file)]
+    looked = await find_all(context, console, [spec.name for spec in specs], changing=True)
+    founds = [_by_name(spec, one) for spec, one in zip(specs, looked, strict=True)]
+    target = await place(context, console) if any(isinstance(one, NotFound) for one in founds) else ("", "")
+    return [await _step(console, file, spec, one, target) for spec, one in zip(specs, founds, strict=True)]
+
+
+def _by_name(spec: SandboxSpec, found: Sandbox | ConsoleError) -> Sandbox | ConsoleError:
+    """What was found, unless only the beginning of its id fits: then nothing has the name."""
+    if isinstance(found, Sandbox) and found.name != spec.name:
+        return NotFound(f"no sandbox is called {spec.name!r}")
+    return found
+
+
+async def _step(
+    console: Console, file: SandboxFile, spec: SandboxSpec, found: Sandbox | ConsoleError, target: tuple[str, str]
+) -> Step:
+    if isinstance(found, NotFound):
+        await _refuse_problems(console, spec, *target)
+        return Step(spec, asks=tuple(beyond(spec, None, file.path.parent)))
+    if isinstance(found, ConsoleError):
+        raise found
+    found = await console.inspect(found.ref)
+    if found.spec is None:
+        hint = "give the sandbox in the file another name"
+        raise Conflict(f"{spec.name} exists and was not made by this console", hint=hint)
+    plan = await console.plan(found, spec)
+    asks = list(beyond(spec, found.spec, file.path.parent))
+    if not file.made(found.labels):
+        asks.append("it exists and was not made by this file: it is taken over")
+    if plan.changes:
+        await _refuse_problems(console, spec, found.ref.backend, found.ref.host)
+    if plan.how is How.RECREATE:
+        fields = ", ".join(one.field for one in plan.changes if one.how is How.RECREATE)
+        asks.append(f"it is recreated, because of {fields}: its processes and files outside the workspace are lost")
+    return Step(spec, found, plan, tuple(asks))
+
+
+async def _refuse_problems(console: Console, spec: SandboxSpec, backend: str, host: str) -> None:
+    if problems := await console.problems(spec, backend, host):
+        raise InvalidSpec({f"{spec.name}: {field}": text for field, text in problems.items()})
+
+
+def _refuse_unsupported(steps: Sequence[Step]) -> None:
+    """Raise Unsupported before anything is done."""
+    for step in steps:
+        for change in step.plan.changes:
+            if change.how is How.UNSUPPORTED:
+                raise Unsupported(f"{step.spec.name}: {change.field} cannot be changed: {change.reason}")
+
+
+async def _carry_out(context: Context, console: Console, step: Step, *, asked: bool) -> ActionResult | None:
+    """Do one step. Returns None if there is nothing to do. Raises ConsoleError."""
+    if step.found is None:
+        backend, host = await place(context, console)
+        if not context.args.only_answering:
+            await console.refuse_held(step.spec.name)
+        action: Create | Update = Create(step.spec, backend, host)
+        for note in console.notes(step.spec, backend, host):
+            context.say(f"note: {step.spec.name}: {note}")
+    elif step.plan.how is None:
+        return None
+    else:
+        action = Update(step.found.ref, step.spec)
+    given = context.consent(step.found.ref.id if step.found else "")
+    return await follow(context, console.perform(action, consent=Consent(given.yes or asked, given.confirm)))
+
+
+def _print_plan(context: Context, steps: Sequence[Step]) -> int:
+    for step in steps:
+        if context.json:
+            context.record(_record(step) | {"dry_run": True, "asks": list(step.asks)})
+            continue
+        context.text(f"{step.spec.name}  {step.what}")
+        for one in step.plan.changes:
+            before, after = asked_text(one.field, one.before), asked_text(one.field, one.after)
+            context.text(f"  {one.field}: {before} -> {after} ({one.how})")
+        for text in step.asks:
+            context.text(f"  asks: {text}")
+    return 8 if any(step.plan.how is How.UNSUPPORTED for step in steps) else 0
+
+
+def _record(step: Step) -> dict[str, Any]:
+    ref = str(step.found.ref) if step.found else None
+    return {"name": step.spec.name, "ref": ref, "action": step.what} | json_output.plan(step.plan)
+
+
+def _print_done(context: Context, step: Step, end: ActionResult | None) -> None:
+    if context.json:
+        ref = str(end.ref) if end and end.ref else str(step.found.ref) if step.found else None
+        context.record(_record(step) | {"ref": ref, "audit_id": end.audit_id if end else None, "dry_run": False})
+        return
+    done = {"create": "created", "update": "updated", "recreate": "recreated"}.get(step.what, "unchanged")
+    fields = ", ".join(one.field for one in step.plan.changes)
+    context.text(f"{step.spec.name}  {done}{f': {fields}' if fields else ''}")
+    if end is None and step.found is not None and not step.found.status.live:
+        context.say(f"note: {step.spec.name} is {step.found.status}: sandbox-console start {step.spec.name}")
+
+
+async def _name_the_left(context: Context, console: Console, file: SandboxFile) -> None:
+    """Name the sandboxes that the file made and no longer has."""
+    sandboxes, _ = await console.list(context.backend[0])
+    known = {spec.name for spec in file.specs}
+    for one in sandboxes:
+        if one.managed and file.made(one.labels) and one.name not in known:
+            context.say(f"note: {one.name} is no longer in the file: sandbox-console down {one.name} removes it")
+
+
+async def _down(context: Context, console: Console, file: SandboxFile) -> int:
+    """Remove what the file made, and after a question what else was named."""
+    grace_s = seconds(context.args.grace, "grace")
+    sandboxes, healths = await console.list(context.backend[0])
+    fail_for_the_silent(context, healths)
+    ours = [one for one in sandboxes if one.managed and file.made(one.labels)]
+    names = list(dict.fromkeys(context.args.names))
+    chosen = sorted((one for one in ours if not names or one.name in names), key=lambda one: (one.name, one.ref))
+    missing = [name for name in names if name not in {one.name for one in chosen}]
+    others = await find_all(context, console, missing, changing=True)
+    for name, one in zip(missing, others, strict=True):
+        if isinstance(one, ConsoleError):
+            context.fail(one, name)
+    foreign = [one for one in others if isinstance(one, Sandbox)]
+    if context.args.dry_run:
+        for one in [*chosen, *foreign]:
+            _print_gone(context, one, None, dry_run=True)
+        return context.code
+    if foreign:
+        await confirm(context, [f"remove {one.name}, which {file.path} did not make" for one in foreign])
+    if not chosen and not foreign and not missing:
+        context.say(f"nothing to do: {file.path} made no sandbox that is there")
+    for one in [*chosen, *foreign]:
+        try:
+            end = await _remove(context, console, one, grace_s)
+        except ConsoleError as error:
+            context.fail(error, one.name)
+        else:
+            _print_gone(context, one, end)
+    return context.code
+
+
+async def _remove(context: Context, console: Console, one: Sandbox, grace_s: float) -> ActionResult:
+    consent = context.consent(one.ref.id)
+    if one.status is Status.RUNNING:
+        await follow(context, console.perform(Stop(one.ref, grace_s), consent=consent))
+    return await follow(context, console.perform(Remove(one.ref, force=one.status.live), consent=consent))
+
+
+def _print_gone(context: Context, one: Sandbox, end: ActionResult | None, *, dry_run: bool = False) -> None:
+    if context.json:
+        action = {"action": "remove", "audit_id": end.audit_id if end else None, "dry_run": dry_run}
+        context.record({"name": one.name, "ref": str(one.ref)} | action)
+    else:
+        context.text(f"{one.name}  {'remove' if dry_run else 'removed'}")
