@@ -55,8 +55,9 @@ class EntryList(OptionList):
             super().__init__()
             self.entries, self.index = entries, index
 
-    def __init__(self, *, id: str, disabled: bool = False) -> None:
+    def __init__(self, *, id: str, disabled: bool = False, removable: bool = True) -> None:
         super().__init__(id=id, classes="-empty", disabled=disabled, markup=False, compact=True)
+        self._removable = removable
         self._entries: Sequence[Entry] = ()
 
     def show(self, entries: Sequence[Entry]) -> None:
@@ -65,7 +66,7 @@ class EntryList(OptionList):
             return
         at = self.highlighted if len(entries) <= len(self._entries) else len(entries) - 1
         self._entries = entries
-        self.set_options([Option(_line(one)) for one in entries])
+        self.set_options([Option(_line(one, cross=self._removable)) for one in entries])
         self.set_class(not entries, "-empty")
         if entries:
             self.highlighted = min(at or 0, len(entries) - 1)
@@ -91,7 +92,7 @@ class EntryList(OptionList):
 
     def action_remove(self) -> None:
         """Remove the entry under the cursor."""
-        if self.highlighted is not None and not self.boxes:
+        if self.highlighted is not None and self._removable and not self.boxes:
             self.post_message(self.Removed(self, self.highlighted))
 
     def action_tick(self) -> None:
@@ -114,7 +115,7 @@ class EntryList(OptionList):
         self.highlighted = index
         if self.boxes:
             self.action_tick()
-        elif event.get_content_offset_capture(self).x < _CROSS_CELLS:
+        elif self._removable and event.get_content_offset_capture(self).x < _CROSS_CELLS:
             self.action_remove()
         else:
             self.action_select()
@@ -130,8 +131,8 @@ class EntryList(OptionList):
         self.highlighted = next((one for one in order if self._entries[one].text.lower().startswith(wanted)), at)
 
 
-def _line(entry: Entry) -> Content:
-    sign = "✕ " if entry.ticked is None else "☑ " if entry.ticked else "☐ "
+def _line(entry: Entry, *, cross: bool) -> Content:
+    sign = ("✕ " if cross else "") if entry.ticked is None else "☑ " if entry.ticked else "☐ "
     style = "$text-muted" if entry.ticked is None else "$foreground"
     note = [(f"  {clean(entry.note, cap=300)}", entry.style)] if entry.note else []
     return Content.assemble((sign, style), (clean(entry.text, cap=200), ""), *note)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -22,6 +22,7 @@ from sandbox_console.tui.form.egress_row import EgressRow
 from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.form.form_rows import FormRow, TickRow
 from sandbox_console.tui.form.form_section import FormSection
+from sandbox_console.tui.form.image_row import ImageRow
 from sandbox_console.tui.form.list_row import ListRow
 from sandbox_console.tui.form.secrets_row import SecretsRow
 from sandbox_console.tui.text.form_values import parse, texts_of, two_valued, with_entries_of
@@ -43,7 +44,7 @@ class FormBody(VerticalScroll):
 
     def __init__(
         self, sandbox: Sandbox | None, fixed: Mapping[str, str], places: Sequence[Place], service: Console,
-        draft: Draft,
+        draft: Draft, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         super().__init__(can_focus=False)
         self._sandbox = sandbox
@@ -51,6 +52,7 @@ class FormBody(VerticalScroll):
         self._fixed = fixed
         self._places = places
         self._service = service
+        self._clock = clock
         self._draft = draft
 
     def compose(self) -> ComposeResult:
@@ -69,6 +71,8 @@ class FormBody(VerticalScroll):
         typed, fixed = self._kept(field, text), self._fixed.get(field.name, "")
         service = self._service
         match field.name:
+            case "image":
+                return ImageRow(field, text, fixed, typed, service.config.policy.images, self._clock)
             case "egress":
                 ip = service.config.policy.egress_ip
                 return EgressRow(field, text, field.hint, fixed, typed, service.egress.would_pass, allow_ip=ip)

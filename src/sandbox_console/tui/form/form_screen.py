@@ -82,7 +82,7 @@ class FormScreen(FormTools):
     FormScreen.-preview FormBody { display: none; }
     FormScreen.-wide FormBody { display: block; }
     FormScreen > #field-help { height: 1; padding: 0 2; color: $text-muted; background: $surface; }
-    FormScreen > #form-bar { height: auto; max-width: 100%; padding: 0 2; background: $surface; }
+    FormScreen > #form-bar { height: auto; max-width: 120; padding: 0 2; background: $surface; }
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
@@ -104,7 +104,8 @@ class FormScreen(FormTools):
         title = f"Edit {shown_name(self._sandbox)}" if self._sandbox else "New sandbox"
         yield Static(Content(title), id="form-title")
         yield self.draft_note()
-        self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service, self.draft)
+        now = self.console_app.now
+        self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service, self.draft, now)
         with Horizontal(id="form-main"):
             yield self.body
             yield FormPreview()
@@ -126,7 +127,9 @@ class FormScreen(FormTools):
     def on_mount(self) -> None:
         """Focus the first field for a new sandbox. For an existing one focus none, as early keys would change it."""
         self.begin_keeping()
+        self.watch(self.body, "virtual_size", self._fit)
         self.run_worker(self.read_secrets(), group="secrets")
+        self.run_worker(self.read_images(), group="images")
         self._touched |= self.draft.texts.keys()
         self.watch(self.console_app, "fleet", lambda: self.body.offer(self._places()), init=False)
         if self._sandbox is None:
@@ -137,8 +140,18 @@ class FormScreen(FormTools):
     def on_resize(self) -> None:
         """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""
         self.set_class(self.size.width >= _WIDE, "-wide")
+        self._fit()
         if self._sandbox is not None:
             self._check_soon()
+
+    def _fit(self) -> None:
+        """Give the fields the rows that they need, if there is room, so that the buttons stay near them."""
+        main = self.query_one("#form-main")
+        others = (one for one in self.children if one is not main and one.display)
+        room = self.size.height - sum(one.outer_size.height for one in others)
+        wanted = self.body.virtual_size.height + 1
+        if not self.has_class("-preview"):
+            main.styles.height = wanted if 0 < wanted < room else "1fr"
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show what the focused field means, and whether the backend supports it."""
@@ -173,6 +186,7 @@ class FormScreen(FormTools):
 
     @on(Select.Changed)
     def _chosen_place(self) -> None:
+        self.run_worker(self.read_images(), group="images", exclusive=True)
         self._check_soon()
 
     def _check_soon(self) -> None:
@@ -239,6 +253,8 @@ class FormScreen(FormTools):
     def action_preview(self) -> None:
         """Switch to the preview if it is not beside the fields, or back to the fields."""
         self.toggle_class("-preview")
+        self.query_one("#form-main").styles.height = "1fr"
+        self._fit()
 
     def action_copy(self) -> None:
         """Copy the equivalent command."""

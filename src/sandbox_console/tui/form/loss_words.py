@@ -12,6 +12,7 @@ from sandbox_console.service.reads.losses import Losses
 from sandbox_console.tui.text.formatting import size
 
 _FILES_SHOWN = 8
+_MEMORY = "what is kept in memory, such as /tmp, is not counted"
 
 
 def loss_words(losses: Losses, sandbox: Sandbox, *, commits: str) -> Content:
@@ -45,7 +46,7 @@ def _files(losses: Losses, name: str) -> list[tuple[str, str]]:
         text = f"whatever it wrote outside its workspace; which files is not known: {losses.files_unknown}"
         return [(clean(text, cap=300), "$text-warning")]
     if not losses.files:
-        return [("no file: nothing outside its workspace differs from its image", "")]
+        return [(f"no file outside its workspace differs from its image; {_MEMORY}", "")]
     unknown = sum(one.size is None for one in losses.files)
     more = f" and {unknown} of unknown size" if unknown else ""
     known = len(losses.files) - unknown
@@ -53,6 +54,7 @@ def _files(losses: Losses, name: str) -> list[tuple[str, str]]:
     parts += [(f"\n      {size(one.size):>8}  {clean(one.path, cap=100)}", "") for one in losses.files[:_FILES_SHOWN]]
     if (left := len(losses.files) - _FILES_SHOWN) > 0:
         parts.append((f"\n      and {left} more: sandbox-console diff {name}", "$text-muted"))
+    parts.append((f"\n      {_MEMORY}", "$text-muted"))
     return parts
 
 
