@@ -15,11 +15,10 @@ from sandbox_console.cli.lookup import find, warn_of_the_silent
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model import quantities
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
-from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule, Outcome
+from sandbox_console.model.egress import OUTCOMES, REASONS, Effect, EgressRecord, EgressRule
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console, Feed, HostSeen, has_gateway
 
-_SAID = {one: str(one) for one in Outcome} | {Outcome.UNRESOLVED: "not resolved", Outcome.ASKED: "asked for"}
 _HOSTS_HEAD = ("HOST", "PORTS", "DENIED", "ALLOWED", "FIRST", "LAST", "SANDBOXES", "LAST DECISION")
 
 
@@ -141,7 +140,7 @@ def _print_hosts(context: Context, found: Sequence[HostSeen], *, blank: bool = F
 
 def _host_cells(seen: HostSeen) -> tuple[str, ...]:
     ports = ",".join(map(str, sorted(seen.ports)))
-    last = f"{_SAID[seen.outcome]}: {REASONS.get(seen.reason, seen.reason)}"
+    last = f"{OUTCOMES[seen.outcome]}: {REASONS.get(seen.reason, seen.reason)}"
     if seen.asker:
         last = f"asked for by {seen.asker}"
     elif not seen.reason:
@@ -177,7 +176,7 @@ def _print_record(context: Context, record: EgressRecord) -> None:
         context.record({"kind": "record"} | json_output.egress_record(record))
         return
     why = REASONS.get(record.reason, record.reason)
-    outcome = "ended" if record.ended and not record.reason else _SAID[record.outcome]
+    outcome = "ended" if record.ended and not record.reason else OUTCOMES[record.outcome]
     by = f"by {record.rule}" if record.rule else ""
     words = [moment(record.at), record.sandbox, outcome, f"{record.host}:{record.port}", why, by]
     context.text("  ".join(filter(None, words)))

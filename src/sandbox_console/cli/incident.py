@@ -9,7 +9,7 @@ from sandbox_console.cli.context import Context
 from sandbox_console.cli.formatting import duration, moment, moment_ns, table
 from sandbox_console.cli.logs import when
 from sandbox_console.cli.lookup import find, find_named
-from sandbox_console.model.egress import EgressRecord
+from sandbox_console.model.egress import OUTCOMES, REASONS, EgressRecord
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.timeline import Moment, Timeline
 from sandbox_console.service.incident.cause import DENIED_S, Cause, cause
@@ -63,7 +63,8 @@ def _sections(context: Context, found: Cause) -> Iterable[tuple[str, Sequence[st
 def _denial(sandbox: Sandbox, one: EgressRecord) -> str:
     end = sandbox.finished_at
     before = f", {max(0.0, end - one.at):.1f} s before" if end else ""
-    return f"{one.host}:{one.port} {one.outcome}: {one.reason}{before}"
+    said = OUTCOMES[one.outcome]
+    return f"{one.host}:{one.port} {said}: {REASONS.get(one.reason, one.reason)}{before}"
 
 
 async def _timeline(context: Context) -> int:

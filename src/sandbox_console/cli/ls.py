@@ -48,7 +48,8 @@ async def _list(
         async for (sandboxes, told), waiting in answers:
             healths += told
             shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
-            print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
+            if shown or not waiting:  # the header's columns take their widths from the first rows
+                print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
             if waiting:
                 names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in waiting)
                 context.say(f"waiting for {names} ...")
@@ -179,12 +180,15 @@ async def show(context: Context) -> int:
     async with context.open() as console:
         found = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
         rows = [row for row in await console.drifts.fields(found) if row.state is DriftState.DRIFTED]
+        shells = [one for one in await console.kept_shells.list() if one.ref == found.ref]
     if context.args.toml:
         _toml(context, found)
     elif context.json:
-        context.record(json_output.details(found, rows))
+        context.record(json_output.details(found, rows) | {"kept_shells": [one.name for one in shells]})
     else:
-        for key, value in [*facts(found), *((f"drift {row.field}", _differs(row)) for row in rows)]:
+        differs = [(f"drift {row.field}", _differs(row)) for row in rows]
+        kept = [("kept shell", f"{one.name}  since {moment(one.began)}, by {one.actor}") for one in shells]
+        for key, value in [*facts(found), *differs, *kept]:
             context.text(f"{key:<20}  {value}".rstrip())
     return 0
 

@@ -118,6 +118,8 @@ def _inside(verb: str) -> Verb | None:
             from sandbox_console.cli.exec import exec_ as found
         case "shell":
             from sandbox_console.cli.shell import shell as found
+        case "shells":
+            from sandbox_console.cli.shells import shells as found
         case "logs":
             from sandbox_console.cli.logs import logs as found
         case "stats":

@@ -107,6 +107,9 @@ class OpenShell(Struct, frozen=True):
     With ``shell`` None it is the best shell in the sandbox. With ``record`` the shell must be recorded, or it is not
     opened.
 
+    With ``keep`` a process of its own holds the shell under ``name``, so that it outlives the console; None is as
+    configured. With ``attach``, the id of such a shell, that one is shown instead, and ``read_only`` types nothing.
+
     ``mark`` is how a later console finds the shell's processes if this one is killed.
     """
 
@@ -119,6 +122,18 @@ class OpenShell(Struct, frozen=True):
     term: str = "xterm-256color"
     record: bool = False
     mark: str = ""
+    keep: bool | None = None
+    name: str = ""
+    attach: str = ""
+    read_only: bool = False
+
+
+class EndShell(Struct, frozen=True):
+    """End a kept shell, given by its id, with everything that it started."""
+
+    verb: ClassVar[str] = "shell-end"
+    ref: SandboxRef
+    id: str
 
 
 class Rename(Struct, frozen=True):
@@ -335,7 +350,7 @@ InnerAction = (
 )
 """Actions on a sandbox that need one of ``backends.abilities``."""
 
-Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell
+Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell | EndShell
 
 Action = Lifecycle | InnerAction | HostAction
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from sandbox_console.model import hosts, ports
-from sandbox_console.model.action import Action, ChangeEgress, Create, Forward, Update
+from sandbox_console.model.action import Action, ChangeEgress, Create, Forward, OpenShell, Update
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress import Effect
 from sandbox_console.model.sandbox import Sandbox
@@ -38,17 +38,25 @@ def decide(
 
 
 def _forbidden(action: Action, rules: Rules) -> Deny | None:
-    if rules.read_only:
+    if rules.read_only and not _watches(action):
         return Deny("the console is read-only", "policy.read_only", hint="start it without --read-only")
     if action.verb in rules.deny:
         return Deny(f"the policy denies {action.verb}", "policy.deny")
     if isinstance(action, (Create, Update)):
         return _spec_forbidden(action.spec, rules)
+    if isinstance(action, OpenShell) and action.keep and not rules.keep_shells:
+        hint = "leave --keep out, or set keep_shells = true in the policy"
+        return Deny("the policy does not allow kept shells", "policy.keep_shells", hint=hint)
     if isinstance(action, Forward):  # a port that may not be published may not be forwarded either
         return _ports_forbidden([str(action.published)], rules)
     if isinstance(action, ChangeEgress):  # the ceiling also holds for what is opened later
         return _egress_forbidden([rule.pattern for rule in action.add if rule.effect is Effect.ALLOW], rules)
     return None
+
+
+def _watches(action: Action) -> bool:
+    """Whether an action only shows a kept shell."""
+    return isinstance(action, OpenShell) and bool(action.attach) and action.read_only
 
 
 def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:

@@ -19,9 +19,11 @@ from sandbox_console.service.reads.leaks import Leak, NotLooked
 from sandbox_console.service.reads.lookup import Found
 from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
+from sandbox_console.service.sessions.held_terminal import DETACHED
 from sandbox_console.service.sessions.shell import ShellSession
 
 __all__ = [
+    "DETACHED",
     "TIMED_OUT_CODE",
     "ActionResult",
     "Allow",

@@ -13,7 +13,17 @@ from msgspec import structs
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.model.action import Action, ChangeEgress, DenyEgress, Exec, OpenShell, Quarantine, Release, Update
+from sandbox_console.model.action import (
+    Action,
+    ChangeEgress,
+    DenyEgress,
+    EndShell,
+    Exec,
+    OpenShell,
+    Quarantine,
+    Release,
+    Update,
+)
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
@@ -53,9 +63,12 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
-from sandbox_console.service.sessions.lost_recreations import lost_work
+from sandbox_console.service.sessions.kept_shells import KeptShells
+from sandbox_console.service.sessions.lost_recreations import LostRecreations
+from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
+from sandbox_console.service.sessions.shell_records import ShellRecords
 from sandbox_console.service.templates import Templates
 
 T = TypeVar("T")
@@ -99,12 +112,14 @@ class Console:
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
-        self.sessions = OpenSessions(self.holds)
-        lost = (fleet, trail, self._vault, self.recordings, options, lambda: self.read_only)
-        self._lost, self.recreations = lost_work(state, *lost)
+        records = ShellRecords(state / "shells")
+        self._lost = LostShells(records, fleet, trail, self._vault, self.recordings, options)
+        self.kept_shells = KeptShells(records, config.shell, self._lost, trail.actor, options)
+        self.sessions = OpenSessions(self.holds, self.kept_shells.end_all)
+        self.recreations = LostRecreations(state / "recreations", fleet, trail, self._vault, lambda: self.read_only)
         self._performer = Performer(
             self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
-            self._lost, self.recreations, self.sessions.end,
+            self._lost, self.kept_shells, self.sessions.end, self.recreations,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -322,6 +337,10 @@ class Console:
         session = await self._performer.shell(request, consent)
         self.sessions.add(session)
         return session
+
+    async def end_shell(self, action: EndShell, *, consent: Consent = Consent()) -> ActionResult:  # noqa: B008 - frozen
+        """End a kept shell through the gate; returns once its end is on record."""
+        return await self._begin(self._performer.end_shell(action, consent))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start work that goes on if its caller is cancelled. Raises UsageError if the console is closed."""

@@ -62,12 +62,15 @@ class DockerBackend(DriftAbilities):
     ) -> None:  # fmt: skip
         self.host = context
         self._kept, self._tmp_mib = tuple(kept), tmp_mib
-        self._connection = Connection(context)
+        self._connection = self._connected(context)
         self._installation = Installation(state_dir)
         self._gateways = Gateways(self._connection, state_dir, options or Options())
         self._asked = AskedSpecs(state_dir / "asked" if state_dir else None)
         self._lives = LifetimeLimits(self._connection, state_dir, self._gateways)
         self._listed = False  # listed since the last health check: such an engine is healthy
+
+    def _connected(self, context: str) -> Connection:
+        return Connection(context)
 
     async def open(self) -> None:
         await self.health()
@@ -76,7 +79,8 @@ class DockerBackend(DriftAbilities):
         await self._connection.close()
 
     def capabilities(self) -> Capabilities:
-        return abilities.capabilities(self._connection.info, self._gateways.problem, self._lives.problem)
+        local = self._connection.local or not self._connection.info  # before it was read, what an engine usually has
+        return abilities.capabilities(self._connection.info, self._gateways.problem, self._lives.problem, local=local)
 
     async def health(self) -> BackendHealth:
         listed, self._listed = self._listed, False
@@ -125,7 +129,7 @@ class DockerBackend(DriftAbilities):
         published = (*await self._gateways.walled(engine, data), *await self._gateways.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
-            published=published, ours=self._installation.id, lives=await self._lives.facts(data),
+            published=published, ours=self._installation.id, backend=self.name, lives=await self._lives.facts(data),
             why=await self._lives.why(data), asked=asked, rules=await self._rules(data, asked),
         )  # fmt: skip
 
@@ -168,7 +172,7 @@ class DockerBackend(DriftAbilities):
         if problems := await asyncio.to_thread(self.validate, spec):
             raise InvalidSpec(problems)
         progress(f"creating {spec.name} from {spec.image}")
-        return SandboxRef("docker", self.host, await self._made(engine, spec, secrets))
+        return SandboxRef(self.name, self.host, await self._made(engine, spec, secrets))
 
     async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
         own = await asyncio.to_thread(self._installation.made)
@@ -296,7 +300,11 @@ class DockerBackend(DriftAbilities):
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
         ours = self._installation.id
         await self._without_copied_labels(found)
-        return [translate.from_summary(self.host, data, ours=ours) for data in found if not _of_gateway(data)]
+        return [
+            translate.from_summary(self.host, data, ours=ours, backend=self.name)
+            for data in found
+            if not _of_gateway(data)
+        ]
 
     async def _without_copied_labels(self, found: Sequence[builtins.dict[str, Any]]) -> None:
         """Take the labels off that containers have from their images: each image is asked about once."""

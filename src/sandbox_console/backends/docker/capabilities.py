@@ -11,6 +11,7 @@ from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
 
 LOG_RATE = "the engine writes the log itself and limits no rate; a flood rotates older lines away, and LOG/S shows it"
+FAR = "the engine is on another machine, and its connection belongs to the console's own process"
 _MISSING = {
     Capability.LIMIT_LOG_RATE: LOG_RATE,
     Capability.SYSTEM_CALLS: "their filter is the engine's matter; debuggers work",
@@ -31,12 +32,16 @@ _LIMITS = {
 }
 
 
-def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str = "") -> Capabilities:
+def capabilities(
+    info: Mapping[str, Any], no_gateway: str = "", no_keeper: str = "", *, local: bool = True
+) -> Capabilities:
     """The capabilities that /info reports; before it was read, everything that an engine usually has.
 
     ``no_gateway`` and ``no_keeper`` are the reasons why there is no gateway or keeper.
     """
     reasons = dict(_MISSING)
+    if not local:
+        reasons[Capability.SHELL_KEEP] = FAR
     if no_keeper:
         reasons[Capability.MAX_DURATION] = reasons[Capability.IDLE_TIMEOUT] = no_keeper
     if no_gateway:

@@ -19,6 +19,7 @@ from sandbox_console.backends.docker.gateway_config import PORT, RUN
 from sandbox_console.backends.docker.gateways import proxy_of, token_of
 from sandbox_console.backends.docker.labels import claims, gateway_name, image_labels, own_labels
 from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.backends.docker.podman_dialect import in_dockers_words, is_podman
 from sandbox_console.egress import ask
 from sandbox_console.egress.tail import follow as following
 from sandbox_console.errors import BackendError
@@ -99,6 +100,8 @@ class EgressAbilities(Abilities):
         engine = await self._engine()
         with about(described(ref.id)):
             data: dict[str, Any] = await engine.call("GET", container_path(ref.id, "json"))
+        if is_podman(self._connection.info):
+            data = in_dockers_words(data)
         config = data["Config"]
         if claims(config.get("Labels") or {}):
             image = await self._connection.history.image(engine, str(data.get("Image", "")))

@@ -71,14 +71,18 @@ def engine_prefix(context: str) -> str:
     return f"docker engine {context!r}: "
 
 
+_STATE = (" is not paused", "container state improper")  # answered with 500, the second by Podman
+_GONE = ("no such container", "layer not known")  # with 500, by Podman
+
+
 @contextmanager
 def about(thing: str) -> Iterator[None]:
     """Turn a refusal into NotFound (404) or Conflict (409), which name ``thing``. Other errors stay as they are."""
     try:
         yield
     except Refused as error:
-        if error.status == 404:
+        if error.status == 404 or error.message.endswith(_GONE):
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
-        if error.status == 409 or error.message.endswith(" is not paused"):  # for which engines answer 500
+        if error.status == 409 or any(words in error.message for words in _STATE):
             raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
         raise

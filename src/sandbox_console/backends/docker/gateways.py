@@ -25,6 +25,7 @@ from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.gateway_config import Gateway
 from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
+from sandbox_console.backends.docker.podman_dialect import NO_GATEWAY, is_podman
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
 from sandbox_console.egress.host_addresses import APART, FILES, HELD, ready_words
@@ -104,6 +105,8 @@ class Gateways:
         engine = await self._connection.engine()
         if not self._connection.local:
             return "the egress gateway reads its rules from this machine's files, and the engine is on another"
+        if is_podman(self._connection.info):
+            return NO_GATEWAY
         image = self._options.egress_image
         try:
             await engine.call("GET", image_path(image))

@@ -113,7 +113,7 @@ async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) ->
 
 
 async def _run(engine: Engine, place: Place, script: str, *words: str) -> DockerProcess:
-    ref = SandboxRef("docker", engine.context, place.container)
+    ref = SandboxRef(engine.backend, engine.context, place.container)
     return await executor.start_command(
         engine, Exec(ref, ("sh", "-c", script, HELPER, *words), env={"LC_ALL": "C"}), ()
     )

@@ -38,7 +38,7 @@ async def images(engine: Engine, gateway: str = "") -> list[Image]:
     )
     used = Counter(str(container["ImageID"]) for container in containers)
     needed = await _id(engine, gateway)
-    found = [_image(engine.context, row, used) for row in rows]
+    found = [_image(engine, row, used) for row in rows]
     found = [replace(image, needed=NEEDED) if image.id == needed else image for image in found]
     return sorted(found, key=lambda image: image.created_at or 0, reverse=True)
 
@@ -161,12 +161,12 @@ def layer_sizes(layers: Sequence[str], history: Iterable[Mapping[str, Any]]) -> 
     return dict(zip(chains, sizes, strict=False))
 
 
-def _image(context: str, row: Mapping[str, Any], used: Counter[str]) -> Image:
+def _image(engine: Engine, row: Mapping[str, Any], used: Counter[str]) -> Image:
     names = tuple(name for name in row.get("RepoTags") or () if name != "<none>:<none>")
     digests = [name.partition("@")[2] for name in row.get("RepoDigests") or ()]
     return Image(
-        backend="docker",
-        host=context,
+        backend=engine.backend,
+        host=engine.context,
         id=str(row["Id"]),
         names=names,
         digest=next((digest for digest in digests if digest not in ("", "<none>")), ""),

@@ -43,8 +43,8 @@ class Answer(Struct, frozen=True):
 class KeeperProcess:
     """The keeper of one engine and one state folder, from a console's point of view."""
 
-    def __init__(self, folder: Path, context: str, engine: str) -> None:
-        self._folder, self._context, self._engine = folder, context, engine
+    def __init__(self, folder: Path, backend: str, context: str, engine: str) -> None:
+        self._folder, self._backend, self._context, self._engine = folder, backend, context, engine
         self._name = name_of(engine)
         self._asked_s = -RECENT_S
         self._last: Answer | None = None
@@ -95,7 +95,7 @@ class KeeperProcess:
         return self._last
 
     def _command(self) -> list[str]:
-        words = ["keeper", "docker", self._context, str(self._folder), self._engine]
+        words = ["keeper", self._backend, self._context, str(self._folder), self._engine]
         return [sys.executable, "-P", "-m", "sandbox_console", *words]
 
     @staticmethod

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.common.messages import name_taken
-from sandbox_console.backends.docker import hardening, secret_handover
+from sandbox_console.backends.docker import hardening, podman_dialect, secret_handover
 from sandbox_console.backends.docker.enforcement import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
 from sandbox_console.backends.docker.gateway_config import Gateway, dress
@@ -42,6 +42,8 @@ async def create(
     image = await _image(engine, spec)
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets, tmp_mib)
     body["HostConfig"]["CapAdd"] = list(kept)
+    if podman_dialect.is_podman(info):
+        podman_dialect.adapt(body)
     if installation:
         body["Labels"][INSTALLATION] = installation
     if gateway is not None:
@@ -57,6 +59,9 @@ async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> s
     try:
         made = await shielded(request)
     except Refused as error:
+        if podman_dialect.NO_INIT in error.message and body["HostConfig"]["Init"]:  # Podman without catatonit
+            body["HostConfig"]["Init"] = False
+            return await _created(engine, spec, body)
         raise _create_failed(engine, spec, error) from error
     except asyncio.CancelledError:
         # The engine finishes what it has begun: wait for its answer, which is the only way to know what to remove.

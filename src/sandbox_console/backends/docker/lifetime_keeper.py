@@ -271,7 +271,7 @@ class LifetimeKeeper:
             await asyncio.to_thread(self._lifetimes.put, structs.replace(lifetime, unrecorded=False))
 
     def _target(self, lifetime: Lifetime) -> SandboxRef:
-        return SandboxRef("docker", self._connection.context, lifetime.id)
+        return SandboxRef(self._connection.backend, self._connection.context, lifetime.id)
 
     async def _inspected(self, engine: Engine, id: str) -> dict[str, Any] | None:
         try:

@@ -47,7 +47,9 @@ class LifetimeLimits:
 
     def _keeper(self) -> KeeperProcess | None:
         if self._process is None and self._folder is not None and self._engine and not self.problem:
-            self._process = KeeperProcess(self._folder, self._connection.context, self._engine)
+            self._process = KeeperProcess(
+                self._folder, self._connection.backend, self._connection.context, self._engine
+            )
         return self._process
 
     async def add(self, engine: Engine, id: str, spec: SandboxSpec) -> None:
@@ -113,7 +115,7 @@ class LifetimeLimits:
     async def _once_more(self, engine: str) -> None:
         """Start another keeper for a container that was created while the keeper was ending."""
         if self._folder is not None and await self._any(engine):
-            KeeperProcess(self._folder, self._connection.context, engine).see()
+            KeeperProcess(self._folder, self._connection.backend, self._connection.context, engine).see()
 
     async def facts(self, data: Mapping[str, Any]) -> Sequence[Fact]:
         """The facts about a container's time limits."""

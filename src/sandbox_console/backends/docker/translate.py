@@ -49,7 +49,7 @@ _NAMES = (("openhands-runtime-", "OpenHands"), ("openhands-agent-server-", "Open
 _COMMANDS = (("swerex-remote", "SWE-ReX"),)  # it sets no label and names containers after the image
 
 
-def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "") -> Sandbox:
+def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "", backend: str = "docker") -> Sandbox:
     """A container from the engine's list, with what it reports without an inspect.
 
     ``ours`` is the id of this installation.
@@ -60,7 +60,7 @@ def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "") -> Sa
     state = str(data.get("State", ""))
     code = _EXITED.match(str(data.get("Status", "")))
     return Sandbox(
-        ref=SandboxRef("docker", context, data["Id"]),
+        ref=SandboxRef(backend, context, data["Id"]),
         name=name,
         status=_STATUS.get(state, Status.UNKNOWN),
         image=str(data.get("Image", "")),
@@ -85,6 +85,7 @@ def from_inspect(
     lives: Sequence[Fact] = (),
     why: str = "",
     ours: str = "",
+    backend: str = "docker",
     asked: SandboxSpec | None = None,
     rules: Any = (),
 ) -> Sandbox:
@@ -101,7 +102,7 @@ def from_inspect(
     status, oom = _inspected_status(state), _out_of_memory(state, oom_at)
     ended = status in (Status.EXITED, Status.FAILED, Status.LOST)
     return Sandbox(
-        ref=SandboxRef("docker", context, data["Id"]),
+        ref=SandboxRef(backend, context, data["Id"]),
         name=name,
         status=status,
         image=str(config.get("Image", "")),

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
+from sandbox_console.backends.docker import podman_dialect
 from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S, Connection
 from sandbox_console.backends.docker.engine_cache import EngineCache
@@ -25,6 +26,7 @@ QUIET_S = 10.0
 # What an event changes in a row. exec, attach, top and resize change nothing that is shown.
 _TELLING = frozenset(
     {"create", "start", "restart", "die", "kill", "stop", "oom", "pause", "unpause", "rename", "update", "destroy"}
+    | {"cleanup"}  # Podman: what is left of an ended one is put away
     | {"health_status"}
 )
 _PARAMS = {"filters": json.dumps({"type": ["container", "network"]})}
@@ -72,11 +74,11 @@ async def _connected(connection: Connection, lists: Lists, inspect: Inspect) -> 
                 if first:
                     yield HealthChanged(health)
                 first = False
-                yield Listed("docker", connection.context, tuple(rows))
+                yield Listed(connection.backend, connection.context, tuple(rows))
         async with aclosing(_changed(connection, chunks)) as bursts:
             async for burst in bursts:
                 for container, gone in burst.items():
-                    event = await _event(SandboxRef("docker", connection.context, container), gone, inspect)
+                    event = await _event(SandboxRef(connection.backend, connection.context, container), gone, inspect)
                     if event is not None:
                         yield event
 
@@ -136,7 +138,7 @@ def _note(ids: dict[str, bool], line: bytes, history: EngineCache) -> None:
     if data.get("Type") == "network":
         _note_network(ids, data)
         return
-    action = str(data.get("Action", "")).partition(":")[0]
+    action = podman_dialect.action(str(data.get("Action", "")).partition(":")[0])
     container = data.get("Actor", {}).get("ID") or data.get("id")
     attributes = data.get("Actor", {}).get("Attributes") or {}
     if container and action in _TELLING and not is_gateway(attributes.get("name", ""), attributes):

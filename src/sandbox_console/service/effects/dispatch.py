@@ -17,6 +17,7 @@ from sandbox_console.model.action import (
     Create,
     DenyEgress,
     Download,
+    EndShell,
     Exec,
     Fork,
     Forward,
@@ -81,8 +82,8 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
             return ActionResult(permit.audit_id, ref, details=details)
         case Exec():
             return await _exec(action, permit, call)
-        case OpenShell():
-            raise Unsupported("a shell is opened by console.shell()")
+        case OpenShell() | EndShell():
+            raise Unsupported("a shell is opened by console.shell(), and ended by console.end_shell()")
         case Rename() | Upload() | Download() | Attach() | Forward() | Commit() | TakeSnapshot() | Fork():
             return await inner(action, permit, call)
         case ChangeEgress() | DenyEgress() | Bundle() | Quarantine() | Release():

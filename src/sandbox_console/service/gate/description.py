@@ -42,12 +42,19 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
             body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
         case ChangeEgress(add=add, remove=remove):
             body |= {"add": [rule_data(rule) for rule in add], "remove": list(remove)}
-        case OpenShell(shell=shell, user=user, record=record):
-            body |= {"shell": shell, "user": user} | ({"record": True} if record else {})
+        case OpenShell():
+            body |= _shell(action)
         case _:
             names = [name for name in action.__struct_fields__ if name not in ("ref", "backend", "host")]
             body |= {name: getattr(action, name) for name in names}
     return body
+
+
+def _shell(action: OpenShell) -> dict[str, Any]:
+    if action.attach:
+        return {"attach": action.attach, "shell_name": action.name, "read_only": action.read_only}
+    kept = {"keep": True, "shell_name": action.name} if action.keep else {}
+    return {"shell": action.shell, "user": action.user} | ({"record": True} if action.record else {}) | kept
 
 
 def rule_data(rule: EgressRule) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class Trail:
         self.options = options
         self.actor = actor
         self.problem = ""
+        self.tell_wait: Callable[[str], None] = lambda _: None
+        """Is called with whom an action waits for; for a face that watches no events."""
         self._publish = publish
         self._journal: Journal | None = None
         self._opening: asyncio.Task[Journal] | None = None
@@ -70,6 +72,7 @@ class Trail:
 
     def _note_waiting(self, who: str) -> None:
         self.note_problem(f"the audit log is locked: waiting for {who}")
+        self.tell_wait(self.problem)
 
     def note_problem(self, text: str) -> None:
         """Report that the log cannot be written, or with an empty text that it can be again."""

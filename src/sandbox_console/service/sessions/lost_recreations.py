@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +19,15 @@ from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.recordings import Recordings
-from sandbox_console.service.sessions.lost_shells import LostShells
-from sandbox_console.service.sessions.shell_records import HeldRecord, HeldRecords, ShellRecord
-
-
-def lost_work(
-    state: Path, fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings, options: Sequence[str],
-    read_only: Callable[[], bool],
-) -> tuple[LostShells, LostRecreations]:  # fmt: skip
-    """What looks for the shells and the replacements that killed consoles left. ``options`` are those of LostShells."""
-    shells = HeldRecords(state / "shells", ShellRecord)
-    steps = HeldRecords(state / "recreations", Recreation)
-    return (
-        LostShells(shells, fleet, trail, vault, recordings, options),
-        LostRecreations(steps, fleet, trail, vault, read_only),
-    )
+from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecords
 
 
 class HeldSteps:
     """The steps of one replacement by this process. The lock of their record shows that the process is alive."""
 
-    def __init__(self, records: HeldRecords[Recreation]) -> None:
+    def __init__(self, records: ShellRecords) -> None:
         self._records = records
-        self._held: HeldRecord[Recreation] | None = None
+        self._held: HeldRecord | None = None
 
     async def note(self, step: Recreation) -> None:
         """Note the next step. Raises Conflict if that is not possible, as on a full disk."""
@@ -65,9 +50,9 @@ class HeldSteps:
 class LostRecreations:
     """Looks for such replacements once for each console, before it changes something."""
 
-    def __init__(
-        self, records: HeldRecords[Recreation], fleet: Fleet, trail: Trail, vault: Vault, read_only: Callable[[], bool]
-    ) -> None:
+    def __init__(self, folder: Path, fleet: Fleet, trail: Trail, vault: Vault, read_only: Callable[[], bool]) -> None:
+        """``folder`` is where the records are."""
+        records = ShellRecords(folder)
         self._records, self._fleet, self._trail, self._vault = records, fleet, trail, vault
         self._read_only = read_only
         self._looking: asyncio.Task[int] | None = None
@@ -94,10 +79,10 @@ class LostRecreations:
         lost = await asyncio.to_thread(lambda: list(self._records.lost()))
         return sum([await run_to_completion(self._settle(held)) for held in lost])
 
-    async def _settle(self, held: HeldRecord[Recreation]) -> int:
+    async def _settle(self, held: HeldRecord) -> int:
         """Settle one. It is left to the next console if its backend is silent or the end cannot be recorded."""
         try:
-            step = await asyncio.to_thread(held.read)
+            step = await asyncio.to_thread(held.read_as, Recreation)
             ref = parse_ref(step.ref)
         except (OSError, ValueError):  # damaged: it identifies nothing
             await asyncio.to_thread(held.remove)

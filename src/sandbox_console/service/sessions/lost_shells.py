@@ -19,7 +19,7 @@ from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.recordings import Recordings
-from sandbox_console.service.sessions.shell_records import HeldRecord, HeldRecords, ShellRecord
+from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord, ShellRecords
 
 REASON = "the process that held it was killed"
 
@@ -28,7 +28,7 @@ class LostShells:
     """Looks for such shells once for each console, when it is about to change something."""
 
     def __init__(
-        self, records: HeldRecords[ShellRecord], fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings,
+        self, records: ShellRecords, fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings,
         options: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """``options`` are those of the command line by which another process finds the same configuration."""
@@ -36,10 +36,10 @@ class LostShells:
         self._vault, self._recordings = vault, recordings
         self._looking: asyncio.Task[int] | None = None
 
-    async def hold(self, record: ShellRecord) -> HeldRecord[ShellRecord] | None:
+    async def hold(self, record: ShellRecord) -> HeldRecord | None:
         """Keep a record of a shell that is about to be opened; None on a full disk, when only this console ends it."""
 
-        def begin() -> HeldRecord[ShellRecord]:
+        def begin() -> HeldRecord:
             guard.hold_shell(self._options)
             held = self._records.begin()
             try:
@@ -53,7 +53,7 @@ class LostShells:
             return await asyncio.to_thread(begin)
         return None
 
-    async def forget(self, held: HeldRecord[ShellRecord] | None) -> None:
+    async def forget(self, held: HeldRecord | None) -> None:
         """Remove the record of a shell whose end is recorded."""
         if held is not None:
             await asyncio.to_thread(held.remove)
@@ -65,6 +65,18 @@ class LostShells:
             self._looking = asyncio.create_task(self._end_all())
         return self._looking
 
+    def passed_on(self, held: HeldRecord) -> None:
+        """Another process holds the shell from now on, and its record."""
+        held.let_go()
+        guard.shell_ended()
+
+    async def end(self, id_: str) -> None:
+        """End one shell if its process is gone, and note its end."""
+        with suppress(OSError):
+            held = await asyncio.to_thread(self._records.take, id_)
+            if held is not None:
+                await self._end(held)
+
     async def close(self) -> None:
         """Stop. The remaining ones are left to the next console."""
         if self._looking is not None:
@@ -75,7 +87,7 @@ class LostShells:
         lost = await asyncio.to_thread(lambda: list(self._records.lost()))
         return sum(await asyncio.gather(*(self._end(one) for one in lost)))
 
-    async def _end(self, held: HeldRecord[ShellRecord]) -> int:
+    async def _end(self, held: HeldRecord) -> int:
         """End one shell. It is left to the next console if its backend is silent or the end cannot be recorded."""
         try:
             record = await asyncio.to_thread(held.read)
@@ -95,16 +107,22 @@ class LostShells:
         finally:
             held.let_go()
 
-    async def _finish(self, held: HeldRecord[ShellRecord], record: ShellRecord, ref: SandboxRef) -> None:
+    async def _finish(self, held: HeldRecord, record: ShellRecord, ref: SandboxRef) -> None:
         journal = await self._trail.journal()
         permit = journal.inherited(record.audit_id, "shell")
         body: dict[str, Any] = {
             "exit": None, "signal": None, "reason": REASON,
             "duration_s": round(max(0.0, time.time() - record.began), 3),
         }  # fmt: skip
+        problem = None
+        if record.ended is not None:  # the holder of a kept shell has written how it ended
+            body |= record.ended
+            problem = str(body.pop("recording_problem", ""))
         body |= await self._ended(permit, record, ref)
+        if record.kept:
+            body["shell_name"] = record.kept
         if record.recording:
-            body["recording"] = await self._recordings.end_lost(record.recording)
+            body["recording"] = await self._recordings.end_lost(record.recording, problem)
         told: Mapping[str, Any] = masked(body, self._vault.redactor.text)
         await journal.note(permit, ref.backend, record.ref, told)
         await run_to_completion(asyncio.to_thread(held.remove))

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,7 @@ Record = TypeVar("Record", bound=Struct)
 class ShellRecord(Struct, frozen=True, kw_only=True):
     """One shell: its row in the audit log, its sandbox, and a mark of its processes.
 
-    ``began`` is in seconds since the epoch.
+    ``began`` is in seconds since the epoch. ``kept`` is the name of a kept shell, whose holder writes how it ``ended``.
     """
 
     audit_id: int
@@ -35,32 +35,33 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
     user: str | None = None
     mark: str = ""
     recording: str = ""
+    kept: str = ""
+    ended: dict[str, Any] | None = None
 
 
-class HeldRecord(Generic[Record]):
+class HeldRecord:
     """A record of this process. Its lock shows that the process is alive, and the kernel releases it in any case."""
 
-    def __init__(self, place: ProcessFolder, id_: str, lock: int, kind: type[Record]) -> None:
+    def __init__(self, place: ProcessFolder, id_: str, lock: int) -> None:
         self.id = id_
-        self._place, self._lock, self._kind = place, lock, kind
+        self._place, self._lock = place, lock
 
-    def write(self, record: Record) -> None:
+    def write(self, record: Struct) -> None:
         """Write the record, 0600. Raises OSError."""
-        fresh = f"{self.id}.new"
-        with suppress(FileNotFoundError):
-            os.unlink(fresh, dir_fd=self._place.fd)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(fresh, flags, 0o600, dir_fd=self._place.fd), "wb") as file:  # noqa: PTH123 - in an open folder
-            file.write(msgspec.json.encode(record))
-        os.rename(fresh, f"{self.id}.json", src_dir_fd=self._place.fd, dst_dir_fd=self._place.fd)
+        self._place.write(f"{self.id}.json", msgspec.json.encode(record))
 
-    def read(self) -> Record:
+    def read(self) -> ShellRecord:
         """Read the record. Raises OSError; ValueError if it is damaged."""
-        file = os.open(f"{self.id}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._place.fd)
-        try:
-            return msgspec.json.decode(os.read(file, _MOST), type=self._kind)
-        finally:
-            os.close(file)
+        return self.read_as(ShellRecord)
+
+    def read_as(self, kind: type[Record]) -> Record:
+        """Read a record of this kind. Raises OSError; ValueError if it is damaged."""
+        return _read(self._place, self.id, kind)
+
+    @property
+    def lock(self) -> int:
+        """The descriptor of its lock. Another process that gets it holds the record, too."""
+        return self._lock
 
     def remove(self) -> None:
         """Remove the record, as the end is recorded. Safe to call twice."""
@@ -78,13 +79,13 @@ class HeldRecord(Generic[Record]):
             self._place.close()
 
 
-class HeldRecords(Generic[Record]):
-    """The records in one folder of the state. Everything here is quick and blocks; callers use a thread."""
+class ShellRecords:
+    """The records in one state folder. Everything here is quick and blocks; callers use a thread."""
 
-    def __init__(self, folder: Path, kind: type[Record]) -> None:
-        self.folder, self._kind = folder, kind
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-    def begin(self) -> HeldRecord[Record]:
+    def begin(self) -> HeldRecord:
         """A new, empty record of this process. Raises OSError."""
         place = ProcessFolder(str(self.folder), make=True)
         try:
@@ -93,20 +94,48 @@ class HeldRecords(Generic[Record]):
         except BaseException:
             place.close()
             raise
-        return HeldRecord(place, id_, lock, self._kind)
+        return HeldRecord(place, id_, lock)
 
-    def lost(self) -> Iterator[HeldRecord[Record]]:
+    def lost(self) -> Iterator[HeldRecord]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
         for id_ in self._ids():
+            if (found := self.take(id_)) is not None:
+                yield found
+
+    def take(self, id_: str) -> HeldRecord | None:
+        """One record, if its process is gone: locked for the caller. Raises OSError."""
+        place = ProcessFolder(str(self.folder))
+        lock = place.take(id_)
+        if lock is None:
+            place.close()
+            return None
+        return HeldRecord(place, id_, lock)
+
+    def kept(self) -> Iterator[tuple[str, ShellRecord]]:
+        """The kept shells whose record is there, each with its id."""
+        try:
             place = ProcessFolder(str(self.folder))
-            lock = place.take(id_)
-            if lock is None:
-                place.close()
-            else:
-                yield HeldRecord(place, id_, lock, self._kind)
+        except OSError:
+            return
+        try:
+            for id_ in self._ids():
+                with suppress(OSError, ValueError):
+                    record = _read(place, id_, ShellRecord)
+                    if record.kept:
+                        yield id_, record
+        finally:
+            place.close()
 
     def _ids(self) -> list[str]:
         try:
             return sorted(path.stem for path in self.folder.glob("*.json"))
         except OSError:
             return []
+
+
+def _read(place: ProcessFolder, id_: str, kind: type[Record]) -> Record:
+    file = os.open(f"{id_}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
+    try:
+        return msgspec.json.decode(os.read(file, _MOST), type=kind)
+    finally:
+        os.close(file)
