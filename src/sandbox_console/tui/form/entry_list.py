@@ -61,10 +61,11 @@ class EntryList(OptionList):
         self._entries: Sequence[Entry] = ()
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Show these entries. The cursor stays where it is, or goes to the last one if there are more than before."""
+        """Show these entries. The cursor stays where it is, or goes to an entry that was added without a box."""
         if entries == self._entries:
             return
-        at = self.highlighted if len(entries) <= len(self._entries) else len(entries) - 1
+        added = len(entries) > len(self._entries) and entries[0].ticked is None and self._removable
+        at = len(entries) - 1 if added else self.highlighted
         self._entries = entries
         self.set_options([Option(_line(one, cross=self._removable)) for one in entries])
         self.set_class(not entries, "-empty")
