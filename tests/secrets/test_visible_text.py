@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets.leaks import Scanner
-from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import MASK, Redactor
+from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.secrets.visible_text import plain, seen
 
 VALUE = "hunter2-Tr0ub4dor&3"

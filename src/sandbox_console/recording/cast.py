@@ -27,6 +27,9 @@ _HELD_S = 0.25
 Event = tuple[float, str, str]
 """An event: seconds since the beginning; ``o`` for output, ``r`` for a new size or ``m`` for a mark; the data."""
 
+Mask = Callable[[list[str], list[tuple[int, int]]], list[str]]
+"""Removes secrets from the output, which it gets and returns event by event, with the terminal's size at each."""
+
 _CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 _BACK = re.compile(r"[^\x08]\x08")
 _LONGEST = 100_000  # characters; a full-screen program may write for ever without a newline
@@ -73,8 +76,8 @@ class Writer:
         """Record a new size."""
         self._keep("r", f"{cols}x{rows}")
 
-    async def end(self, mask: Callable[[list[str]], list[str]]) -> Recorded:
-        """Write the rest. ``mask`` removes secrets from all of the output, which it gets and returns event by event."""
+    async def end(self, mask: Mask) -> Recorded:
+        """Write the rest. ``mask`` removes secrets from all of the output."""
         if rest := self._decode(b"", True):
             self._keep("o", rest)
         try:
@@ -111,13 +114,13 @@ class Writer:
             raise
 
 
-def finish_lost(path: Path, mask: Callable[[list[str]], list[str]]) -> Recorded:
+def finish_lost(path: Path, mask: Mask) -> Recorded:
     """Finish the recording of a process that was killed: mask it, without the line that the kill cut short.
 
     Blocks. Raises OSError, ValueError where it is no recording.
     """
     events = list(read_events(path))
-    _rewrite(path, events, mask([text for _, kind, text in events if kind == "o"]))
+    _rewrite(path, events, mask([text for _, kind, text in events if kind == "o"], _sizes(path, events)))
     return Recorded(path.stem, digest_of(path), path.stat().st_size, problem="the process that wrote it was killed")
 
 
@@ -168,15 +171,28 @@ def _append(path: Path, lines: str) -> None:
         file.write(lines.encode())
 
 
-def _finish(path: Path, mask: Callable[[list[str]], list[str]]) -> tuple[str, int]:
+def _finish(path: Path, mask: Mask) -> tuple[str, int]:
     events = list(read_events(path))
     shown = [text for _, kind, text in events if kind == "o"]
-    masked = mask(shown)
+    masked = mask(shown, _sizes(path, events))
     if masked != shown:
         _rewrite(path, events, masked)
     with path.open("rb") as file:
         os.fsync(file.fileno())
     return digest_of(path), path.stat().st_size
+
+
+def _sizes(path: Path, events: list[Event]) -> list[tuple[int, int]]:
+    """Columns and rows of the terminal at each event of output."""
+    header, found = read_header(path), []
+    size = int(header.get("width") or 80), int(header.get("height") or 24)
+    for _, kind, text in events:
+        if kind == "r" and re.fullmatch(r"[0-9]{1,5}x[0-9]{1,5}", text):
+            columns, rows = text.split("x")
+            size = int(columns), int(rows)
+        elif kind == "o":
+            found.append(size)
+    return found
 
 
 def _rewrite(path: Path, events: list[Event], masked: list[str]) -> None:
