@@ -85,7 +85,7 @@ class Screen:
         return self._lines > FORGOTTEN and not self._keeps
 
     def resize(self, columns: int, rows: int) -> None:
-        """Follow a new size of the terminal. Where each row is then is not known until a program opens the screen again."""
+        """Follow a new size. Where rows are then is not known until a program opens the screen again."""
         self._size = columns, rows
         if isinstance(self._alternate, Rows):
             known, self._alternate = self._alternate, Columns(self._values, self._star)
