@@ -32,17 +32,21 @@ VERBS: tuple[tuple[str, ...], ...] = (
     ("commit", "{}", "copy:1"), ("fork", "{}", "other"), ("snapshot", "create", "{}", "s1"),
     ("egress", "allow", "{}", "example.com"), ("egress", "deny", "{}", "example.com"),
     ("egress", "remove", "{}", "example.com"),
+    ("bundle", "{}", "-o", "evidence.tar.zst"), ("quarantine", "{}", "--reason", "test"),
     ("rm", "{}", "--force"), ("create", "{}", "--image", IMAGE),
     ("stop", "-l", "team=x", "--yes"), ("prune", "--yes"),
+    ("images", "prune", "--dry-run"), ("egress", "feed"), ("alerts", "ls"), ("audit", "ls"), ("backends",), ("doctor",),
 )  # fmt: skip
 NAMES = ("only-near", "only-far", "cx")
 UNDER: tuple[tuple[str, ...], ...] = (
     ("exec", "only-far", "--", "sleep", "30"), ("shell", "only-far"), ("attach", "only-far"),
     ("logs", "only-far", "-f"),
     ("stats", "only-far", "--watch"), ("events", "only-far", "-f"),
-    ("ls", "--watch"), ("wait", "only-far"), ("serve", "--port", "0"),
+    ("ls", "--watch"), ("wait", "only-far"), ("serve", "--port", "0"), ("watch",),
 )  # fmt: skip
 MOST_S = 40.0
+RULE = '[alerts.rules.gone]\non = "backend"\n'
+"""So that ``watch`` has something to do."""
 
 
 class Bench:
@@ -54,7 +58,7 @@ class Bench:
         self.env.pop("DOCKER_HOST", None)
         tables = '[backends.docker]\ncontexts = ["near", "far"]\n'
         tables += "".join(f"[backends.{name}]\nenabled = false\n" for name in ("bubblewrap", "microsandbox"))
-        (home / "config.toml").write_text(tables)
+        (home / "config.toml").write_text(tables + RULE)
         for engine in (near, far):
             name = "near" if engine is near else "far"
             words = ["docker", "context", "create", name, "--docker", f"host={engine.url}"]
@@ -84,7 +88,7 @@ class Bench:
         argv = [*_on_terminal(words[0]), sys.executable, "-m", "sandbox_console", *words]
         try:
             done = subprocess.run(
-                argv, env=self.env, capture_output=True, text=True, errors="replace", timeout=MOST_S,
+                argv, env=self.env, cwd=self.home, capture_output=True, text=True, errors="replace", timeout=MOST_S,
                 stdin=subprocess.DEVNULL, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -176,9 +180,11 @@ def main(only: Sequence[str]) -> None:
                 words = [word.replace("{}", name) for word in verb]
                 cells = []
                 for how in ("frozen", "killed"):
-                    bench.furnish()
+                    bench.furnish(anew=verb[0] == "quarantine")
                     with bench.away(how):
                         done, took = bench.run(*words)
+                    if verb[0] == "quarantine":
+                        bench.run(*words, "--undo")
                     cells.append(cell(done.returncode, done.stderr, took))
                 row(f"`{' '.join(words).replace(IMAGE, 'I')}`", *cells)
         row("long-running verb", "frozen meanwhile", "killed and restarted meanwhile")

@@ -35,6 +35,7 @@ NOTES = FACES | {
     "errors": "one tree, stable codes",
     "hostfs": "files that guests can change",
     "command_server": "imports kept in memory",
+    "shell_holder": "kept shells",
     "background_process": "started detached",
 }
 BOX, HEIGHT, GAP, ROW, EDGE = 148, 50, 14, 92, 16

@@ -37,6 +37,10 @@ def _of_process(words: list[str]) -> int:
         from sandbox_console.service.lifetime_keeper import main as keep
 
         return keep(words[1], words[2], words[3], words[4], int(words[5]))
+    if words[:1] == ["shell-holder"]:  # by a console that opened a shell to keep
+        from sandbox_console.shell_holder.main import main as hold
+
+        return hold(words[1])
     if words[:1] == ["end-lost-shells"]:  # by the guard of a console that was killed
         from sandbox_console.cli.shell import end_lost
 
@@ -145,6 +149,9 @@ def _face(args: argparse.Namespace) -> int:
 
         release()
         return demo(args)
+    import gc
+
+    gc.disable()  # until the verb runs: collections during its imports take 4 % of the CPU of a short command
     from sandbox_console.cli.run import run
 
     return run(args)

@@ -63,6 +63,21 @@ class ProcessFolder:
         found.listen(BACKLOG)
         return found
 
+    def write(self, file: str, data: bytes) -> None:
+        """Write a file whole, 0600, replacing an older one; links are not followed. Raises OSError."""
+        fresh = f"{file}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=self.fd)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with open(os.open(fresh, flags, 0o600, dir_fd=self.fd), "wb") as written:  # noqa: PTH123
+                written.write(data)
+        except OSError:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(fresh, dir_fd=self.fd)
+            raise
+        os.rename(fresh, file, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+
     def leave(self, name: str) -> None:
         """Remove both files, so that later callers find nobody. Only the holder of the lock may do this."""
         for file in (f"{name}.sock", f"{name}.lock"):

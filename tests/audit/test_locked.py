@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from tests.audit.conftest import act
 
-from sandbox_console.audit import lock, store, verify
+from sandbox_console.audit import lock, query, store, verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Kill, Pause, Resume, Start, Stop
-from sandbox_console.model.audit import Outcome
+from sandbox_console.model.audit import AuditQuery, Outcome
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
@@ -36,6 +36,8 @@ fcntl.flock(file, fcntl.LOCK_EX)
 print("held", flush=True)
 sys.stdin.read()
 """
+
+EMERGENCIES = ("stop", "kill", "pause", "resume", "egress-deny")
 
 
 class Holder:
@@ -65,7 +67,7 @@ async def test_only_what_is_urgent_goes_on_and_all_of_it_is_recorded_afterwards(
     running = await journal.begin("exec", "fake", "box", {})
     holder = Holder(HOLD, path)
     taken = []
-    for verb in ("stop", "kill", "pause", "resume", "egress-deny"):
+    for verb in EMERGENCIES:
         permit = await journal.begin(verb, "fake", "box", {})
         await journal.finish(permit, Outcome.OK, 1, {})
         taken.append(permit.audit_id)
@@ -81,8 +83,16 @@ async def test_only_what_is_urgent_goes_on_and_all_of_it_is_recorded_afterwards(
     found = await verify.verify(path)
     assert found.ok, found.problem
     assert any("wait in the reserve" in limit for limit in found.limits)
+    listed = await query.entries(path, AuditQuery(limit=5))
+    assert [(one.attempt.seq, one.attempt.action, one.outcome) for one in listed] == [
+        (seq, verb, "ok") for seq, verb in zip(reversed(taken), EMERGENCIES[::-1], strict=True)
+    ]
+    assert (await query.entry(path, running.audit_id)).outcome == "ok", "its end waits in the reserve"
+    assert [one.attempt.seq for one in await query.entries(path, AuditQuery(action="kill"))] == [taken[1]]
+    assert await query.newest(path) == found.rows
     holder.let_go()
     await journal.close()
+    assert await query.entries(path, AuditQuery(limit=5)) == listed
     assert not Reserve(Layout(path).reserve).holding, "the end of a session is enough"
     found = await verify.verify(path)
     assert (found.ok, found.open_attempts, found.rows) == (True, 0, 8 + 2 * len(taken)), found.problem

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
@@ -137,3 +138,18 @@ async def test_a_flood_is_cut_to_the_rate_with_a_gap(make: Make, backend) -> Non
     assert sum(len(item.data) for item in items if isinstance(item, LogRecord)) < 30_000_000
     assert any("a flood" in item.reason and item.lines for item in items if isinstance(item, LogGap))
     assert (await box.logs(tail=1))[-1].data == b"after\n"
+
+
+@pytest.mark.parametrize("options", [{"log_rate_mib": 1}])
+async def test_a_flood_that_silence_follows_is_told_while_the_sandbox_runs(make: Make) -> None:
+    box = await make("sh", "-c", "yes | head -c 5000000; sleep 1000")
+
+    async def told() -> int:
+        items = await box.logs()
+        return sum(item.lines or 0 if isinstance(item, LogGap) else item.data.count(b"\n") for item in items)
+
+    async with asyncio.timeout(30):
+        while await told() < 2_500_000:
+            await asyncio.sleep(0.2)
+    assert box.raw["status"] == "running"
+    assert await told() == 2_500_000

@@ -38,7 +38,7 @@ async def test_a_search_and_the_first_line_agree_with_logs(
             wanted = lines[5][5:11].decode()
             await pilot.press("l", "slash", *wanted, "enter")
             await until(pilot, lambda: f"match 1/1: {wanted}  the log begins here" in screen_text(app))
-            assert f"{gap.lines:,} lines before were rotated away" in screen_text(app)
+            assert f"{gap.lines:,} lines rotated away" in screen_text(app)
             await pilot.press("g")
             await until(pilot, lambda: f"[{gap.lines:,} lines lost: rotated away]" in screen_text(app))
             held = b"".join(view.lines.raw()()).splitlines(keepends=True)[1:]

@@ -515,6 +515,21 @@ def test_one_is_found_again_and_ended(rig: Rig) -> None:
     place.close()
 
 
+def test_a_signal_that_comes_during_a_fork_ends_it(rig: Rig) -> None:
+    """Python runs functions in the parent after a fork, and drops what a signal's handler raises there."""
+    flag = rig.base / "flag"
+    more = f"""
+import signal
+def signalled():
+    if os.path.exists({str(flag)!r}): os.kill(os.getpid(), signal.SIGTERM)
+os.register_at_fork(after_in_parent=signalled)
+"""
+    server = rig.start(more=more)
+    flag.touch()
+    rig.popen("code = 0").wait(60)
+    assert server.wait(30) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "env", "may"),
     [

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.audit.test_locked import HOLD, Holder
 from tests.cli.golden import NOW, Golden, fleet
 
-from sandbox_console.cli import doctor, spec_options
+from sandbox_console.audit import lock, store
+from sandbox_console.cli import doctor, ls, spec_options
 from sandbox_console.cli.lifecycle import _signal
 from sandbox_console.cli.logs import when
 from sandbox_console.errors import UsageError
 from sandbox_console.model.log import LogRecord, Stream
-from sandbox_console.model.sandbox import BackendHealth, HealthState
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
 from sandbox_console.testing.fake_backend import FakeBackend
 
 PIECE = 16 * 1024
@@ -156,3 +160,33 @@ def test_several_names_have_each_their_result_and_the_first_failure_is_the_code(
     results = [json.loads(line) for line in found.splitlines() if line.startswith("{")]
     assert [(one["name"], one["ok"]) for one in results] == [("web", True), ("nope", False), ("batch", True)]
     assert found.endswith("[3]\n")
+
+
+def test_a_wait_for_the_audit_log_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("TELL_S", 0.1), ("WAIT_S", 0.3)):
+        monkeypatch.setattr(lock, name, seconds)
+        monkeypatch.setattr(store, name, seconds)
+    golden = Golden(fleet())
+    told(golden, "pause web --yes")
+    holder = Holder(HOLD, tmp_path / "home/state/audit/audit.db")
+    said = told(golden, "exec web -- true")
+    holder.let_go()
+    assert f"the audit log is locked: waiting for process {holder.pid} (" in said
+    assert "[125]" in said
+
+
+def test_the_header_has_the_widths_of_its_rows_though_an_empty_host_answers_first(monkeypatch) -> None:
+    monkeypatch.setattr(ls, "PATIENCE_S", 0.0)
+
+    class Late(FakeBackend):
+        async def list(self) -> Sequence[Sandbox]:
+            await asyncio.sleep(0.5)
+            return await super().list()
+
+    late = Late(list(fleet()[0].sandboxes.values()), clock=lambda: NOW)  # type: ignore[attr-defined]
+    said = told(Golden([FakeBackend([], name="quick"), late]), "ls")
+    [header] = [line for line in said.splitlines() if line.startswith("NAME")]
+    [web] = [line for line in said.splitlines() if line.startswith("web ")]
+    assert header.index("STATE") == web.index("running")
+    assert header.index("IMAGE") == web.index("python:3.12")
+    assert "waiting for fake" in said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from sandbox_console.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_console.errors import Conflict
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.testing.conformance import Profile, Rig, allowlist, promises
+from sandbox_console.testing.conformance import Profile, Rig, allowlist, deny_all, promises
 from sandbox_console.testing.conformance import rig as rigging
 from sandbox_console.testing.conformance.allowlist import Allowlist
 from sandbox_console.testing.conformance.promises import Promises
@@ -293,6 +295,20 @@ async def test_one_whose_gateway_takes_addresses_is_caught(rig: Rig, monkeypatch
     monkeypatch.setattr(allowlist, "listening", noted)
     monkeypatch.setattr(egress.gateway_rules, "prepare", prepare)
     await caught(Allowlist.test_an_allowlist_is_no_way_past_its_gateway, rig, "past the gateway")
+
+
+async def test_a_guest_is_counted_though_the_listener_is_slow_to_tell(rig: Rig, monkeypatch) -> None:
+    async def slowly(self) -> None:
+        while line := await self.process.stdout.readline():
+            await asyncio.sleep(0.3)
+            self.clients.append(int(line))
+
+    monkeypatch.setattr(deny_all.Listener, "_read", slowly)
+    async with deny_all.listening(rig) as listener:
+        socket.create_connection(("127.0.0.1", listener.port)).close()
+        assert await deny_all.guests(rig, listener) == 1
+        assert await deny_all.guests(rig, listener) == 1
+        assert await deny_all.guests(rig, listener) == 1
 
 
 async def test_one_that_changes_no_rule_is_caught(rig: Rig, monkeypatch, impatient) -> None:

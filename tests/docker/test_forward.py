@@ -14,7 +14,8 @@ from tests.support.require import requires
 from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.errors import Conflict, NeedsConfirmation, Unsupported
 from sandbox_console.model.action import Forward
-from sandbox_console.service import Config, Consent, forward, open_console
+from sandbox_console.service import Config, Consent, open_console
+from sandbox_console.service.sessions.forward import forward
 
 pytestmark = requires("docker")
 

@@ -135,10 +135,12 @@ def test_the_doctor_tells_what_new_sandboxes_get(profile: str, state: str, words
 async def test_the_gateway_has_it_too(engine) -> None:
     from ipaddress import IPv4Network
 
-    from sandbox_console.backends.docker.gateway_config import Gateway, gateway
+    from sandbox_console.backends.docker.gateway_config import Gateway, gateway_body
     from sandbox_console.model.spec import SandboxSpec
 
     spec = SandboxSpec("x", IMAGE, egress=("a.com",))
-    body = gateway(Gateway("t", IPv4Network("10.9.8.0/29")), spec, IMAGE, "bridge", Path("/f"), Path("/p"), INFO, ())
+    body = gateway_body(
+        Gateway("t", IPv4Network("10.9.8.0/29")), spec, IMAGE, "bridge", Path("/f"), Path("/p"), INFO, ()
+    )
     [profile] = [one for one in body["HostConfig"]["SecurityOpt"] if one.startswith("seccomp=")]
     assert json.loads(profile.removeprefix("seccomp="))["defaultAction"] == "SCMP_ACT_ERRNO"

@@ -11,6 +11,7 @@ from msgspec import structs
 from sandbox_console.backends.bubblewrap.options import Options as BubblewrapOptions
 from sandbox_console.backends.docker import provider as docker
 from sandbox_console.backends.microsandbox import provider as microsandbox
+from sandbox_console.backends.podman import provider as podman
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service.alert_options import AlertChannel, AlertOptions, AlertRule
@@ -20,6 +21,7 @@ from sandbox_console.service.config import (
     HighlightRule,
     LogOptions,
     RecordingOptions,
+    ShellOptions,
     ShipOptions,
     TuiOptions,
     ViewOptions,
@@ -49,6 +51,7 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= _defaults(ShipOptions, "audit.ship.") | _defaults(RecordingOptions, "recording.")
     known |= {"backend": Config().backend, "backends.NAME.enabled": True, "backends.NAME.timeout_s": ANSWER_S}
     known |= _defaults(ApiOptions, "api.") | _defaults(McpOptions, "mcp.") | {"templates.NAME": None}
+    known |= _defaults(ShellOptions, "shell.")
     known |= _defaults(ServeTable, "serve.") | {"alerts.keep_days": AlertOptions().keep_days}
     known |= _defaults(AlertRule, "alerts.rules.NAME.") | _defaults(AlertChannel, "alerts.channels.NAME.")
     assert ROWS.keys() == known.keys()
@@ -67,6 +70,7 @@ def test_every_option_of_a_backend_is_listed() -> None:
     options = {
         "bubblewrap": BubblewrapOptions.__struct_fields__,
         "docker": docker._OPTIONS,
+        "podman": podman._OPTIONS,
         "microsandbox": microsandbox._OPTIONS,
     }
     for name, known in options.items():

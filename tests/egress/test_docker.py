@@ -28,6 +28,7 @@ from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.docker import DockerProvider
 from sandbox_console.errors import BackendError, NotFound, Unsupported
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef, Status
@@ -413,7 +414,7 @@ async def test_an_image_without_python_fails_the_start_with_the_reason(make, opt
 
     options["egress_image"] = IMAGE  # the backend has read them; its own copy is what counts
     box = await make(start=False)
-    box.backend._gates._options = type(box.backend._gates._options)(**options)
+    box.backend._gateways._options = type(box.backend._gateways._options)(**options)
     broken = await make(*allowed, start=False)
     with pytest.raises(BackendError, match=r"egress gateway of .* (cannot start|does not start)"):
         await box.backend.start(await box.permit("start"), broken.ref, [])
@@ -480,3 +481,19 @@ async def test_where_the_engine_has_a_network_of_its_own_it_is_told_as_not_enfor
     assert "network of its own" in facts["egress.host"].note
     [told] = [one for one in await backend.diagnose() if one.what == "egress.host"]
     assert (told.state, told.text[:12]) == ("warning", "not enforced")
+
+
+async def test_a_sandbox_cut_off_from_its_gateway_is_drift_and_joins_it_again(make, allowed, engine, permit):
+    box = await make(*allowed)
+    own = engine.inspect(box.ref.id)["HostConfig"]["NetworkMode"]
+    assert drifted(await box.backend.inspect(box.ref)) == ()
+    engine.docker("network", "disconnect", own, box.ref.id)
+    engine.docker("network", "connect", "outside", box.ref.id)
+    found = await box.backend.inspect(box.ref)
+    assert found.found["network"] == "cut off from its gateway, also on network outside"
+    await box.backend.rejoin(await permit("update"), box.ref)
+    assert drifted(await box.backend.inspect(box.ref)) == ()
+    networks = engine.inspect(box.ref.id)["NetworkSettings"]["Networks"]
+    assert set(networks) == {own}
+    code, _ = await box.run("sh", "-c", "ls /sys/class/net | grep -c eth")
+    assert code == 0

@@ -10,8 +10,7 @@ from sandbox_console.backends.bubblewrap.options import Options as OfBubblewrap
 from sandbox_console.backends.docker.gateways import Options as OfDocker
 from sandbox_console.egress import http_answers, records
 from sandbox_console.model.egress import REASONS
-from sandbox_console.service import read_draft
-from sandbox_console.service.reads.egress_draft import RULES_MOST
+from sandbox_console.service.reads.egress_draft import RULES_MOST, read_draft
 from sandbox_console.tui.egress.draft import HOSTS_MOST
 
 TEXT = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()

@@ -302,6 +302,7 @@ def test_a_name_that_nobody_knows(gateway):
     answer = get(gateway, "http://nowhere.invalid/")
     assert answer.startswith(b"HTTP/1.1 502")
     assert body_of(answer)["reason"] == "unresolvable"
+    assert body_of(answer)["error"] == "egress to nowhere.invalid:80 does not resolve: its name has no address"
 
 
 def test_a_port_where_nobody_listens(gateway):
@@ -309,6 +310,9 @@ def test_a_port_where_nobody_listens(gateway):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         gateway.allow(f"good.example.com:{port}", f"127.0.0.1:{port}")
+        told = body_of(get(gateway, f"http://good.example.com:{port}/"))
+        assert told["error"] == f"egress to good.example.com:{port} failed: it cannot be reached"
+        assert told["hint"] == "Connection refused"
         sock, head = world.connect(gateway.address, f"good.example.com:{port}")
         with sock:
             assert b" 502 " in head

@@ -24,10 +24,12 @@ from sandbox_console.model.action import Remove, Upload
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.secret import Secret
-from sandbox_console.service import Consent, Console, ExecIO, Made, make_bundle, verify_bundle
+from sandbox_console.service import Consent, Console, ExecIO
 from sandbox_console.service.incident import bundle_reader
-from sandbox_console.service.incident.bundle import signed_text
+from sandbox_console.service.incident.bundle import Made, signed_text
+from sandbox_console.service.incident.bundle import bundle as make_bundle
 from sandbox_console.service.incident.bundle_file import FRAME, header, text
+from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 
 
 async def made(console: Console, *sandboxes: Sandbox, until: float = 4e9, **more: object) -> tuple[bytes, Made]:

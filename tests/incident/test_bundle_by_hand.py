@@ -15,7 +15,8 @@ from tests.library.conftest import IMAGES
 from tests.support.require import requires
 
 from sandbox_console.__main__ import main
-from sandbox_console.service import Console, make_bundle
+from sandbox_console.service import Console
+from sandbox_console.service.incident.bundle import bundle as make_bundle
 
 __all__ = ["open_folder", "workspace"]
 

@@ -14,7 +14,11 @@ from sandbox_console.model import action
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.log import LogQuery, LogRecord
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service import Console, cause, make_bundle, open_bundle, timeline
+from sandbox_console.service import Console
+from sandbox_console.service.incident.bundle import bundle as make_bundle
+from sandbox_console.service.incident.bundle_open import open_bundle
+from sandbox_console.service.incident.cause import cause
+from sandbox_console.service.incident.timeline import timeline
 
 
 async def logged(console: Console, ref: SandboxRef, query: LogQuery) -> list[bytes]:

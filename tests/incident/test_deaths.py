@@ -13,7 +13,8 @@ from tests.support.engine import DockerEngine
 
 from sandbox_console.model import action
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service import Consent, Console, cause
+from sandbox_console.service import Consent, Console
+from sandbox_console.service.incident.cause import cause
 
 EATS = "tail /dev/zero"
 

@@ -21,16 +21,10 @@ from sandbox_console.model import action
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import (
-    Config,
-    Consent,
-    Console,
-    open_console,
-    plan_quarantine,
-    quarantine,
-    release,
-    verify_bundle,
-)  # fmt: skip
+from sandbox_console.service import Config, Consent, Console, open_console
+from sandbox_console.service.incident.bundle_verify import verify as verify_bundle  # fmt: skip
+from sandbox_console.service.incident.quarantine import plan as plan_quarantine
+from sandbox_console.service.incident.quarantine import quarantine, release
 
 COUNTS = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done"
 

@@ -9,8 +9,9 @@ from tests.incident.conftest import Make, until_ended
 
 from sandbox_console.model import action
 from sandbox_console.model.timeline import Source
-from sandbox_console.service import Consent, Console, Span, timeline
+from sandbox_console.service import Consent, Console
 from sandbox_console.service.incident import timeline as module
+from sandbox_console.service.incident.timeline import Span, timeline
 
 
 async def test_every_source_in_order(console: Console, make: Make) -> None:

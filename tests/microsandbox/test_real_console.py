@@ -40,7 +40,8 @@ import asyncio, contextlib, json
 from msgspec import structs
 from sandbox_console.model.action import Exec, Forward, Remove
 from sandbox_console.model.log import LogQuery
-from sandbox_console.service import Consent, forward, open_console
+from sandbox_console.service import Consent, open_console
+from sandbox_console.service.sessions.forward import forward
 from sandbox_console.service.reads import fleet
 
 fleet.ANSWER_S = 100.0  # emulated on a loaded machine a list may take longer than a backend is given

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_console.recording.cast import Writer, lines, plain, read_events, read_header
+from sandbox_console.recording.cast import lines, plain, read_events, read_header
+from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 
 SECRET = "correct-horse-battery"

@@ -12,7 +12,8 @@ from sandbox_console.egress.decide import verdict
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 from sandbox_console.model.egress_rules import changed, key_of, opened
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service import Traffic, change_to, read_draft, replay, write_draft
+from sandbox_console.service import Traffic, replay
+from sandbox_console.service.reads.egress_draft import change_to, read_draft, write_draft
 
 NOW = 1_700_000_600.25
 REF = SandboxRef("fake", "local", "a")

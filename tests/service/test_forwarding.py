@@ -20,9 +20,10 @@ from sandbox_console.model.action import Create, Exec, Forward, Pause, Remove, R
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Rules
-from sandbox_console.service import Config, Consent, forward, open_console
+from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.service.effects import forward_connection
 from sandbox_console.service.effects.forward_programs import _ADDRESS, _WAYS
+from sandbox_console.service.sessions.forward import forward
 
 SIZE = 20 << 20
 # Besides the files: what is at /silent says nothing for ever, at /end it tells how much came, once that has ended.

@@ -11,7 +11,8 @@ from sandbox_console.model.action import Create
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets import keyrings
-from sandbox_console.service import Config, SecretDefinition, SecretSource, find_paths, open_console
+from sandbox_console.service import Config, SecretSource, find_paths, open_console
+from sandbox_console.service.effects.secret_definition import SecretDefinition
 from sandbox_console.testing.fake_backend import FakeBackend
 
 VALUE = "canary-1f5c9a7d3e"

@@ -25,6 +25,13 @@ def _docker() -> str:
     return f"not installed: {', '.join(missing)}" if missing else ""
 
 
+def _podman() -> str:
+    if os.geteuid() != 0:
+        return "a private Podman service needs root"
+    missing = [program for program in ("podman", "runc", "docker", "unshare", "busybox") if not shutil.which(program)]
+    return f"not installed: {', '.join(missing)}" if missing else ""
+
+
 def _docker_registry() -> str:
     missing = [program for program in ("docker-registry", "nsenter") if not shutil.which(program)]
     return _docker() or (f"not installed: {', '.join(missing)}" if missing else "")
@@ -133,6 +140,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "chromium": _chromium,
     "user": _user,
     "kvm": _kvm,
+    "podman": _podman,
     "postgres": _postgres,
     "shell-tools": _shell_tools,
     "sshd": _sshd,

@@ -63,5 +63,6 @@ def test_one_concept_has_one_file_name_in_every_backend_that_has_it():
     names = re.findall(r"`(\w+)`", line)
     assert len(names) > 10
     for name in names:
-        having = {path.parent.name for path in BACKENDS.glob(f"*/{name}.py")}
+        # Podman is reached by docker's modules: only where it is found and what is registered are its own.
+        having = {path.parent.name for path in BACKENDS.glob(f"*/{name}.py")} - {"podman"}
         assert having >= {"bubblewrap", "docker"} if name in ("events", "attach") else having == ALL, name

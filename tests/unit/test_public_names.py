@@ -46,6 +46,7 @@ STABLE = {
     "LogRecord",
     "NeedsConfirmation",
     "NotFound",
+    "EndShell",
     "OpenShell",
     "Operation",
     "Pause",

@@ -166,13 +166,13 @@ class SandboxClient(contract.SandboxClient):  # type: ignore[misc] # a2a_pack ha
             max_duration_s=self._max_duration_s,
         )
 
-    def _image(self, asked: str) -> str:
+    def _image(self, requested: str) -> str:
         if self._images is None:
-            return asked
+            return requested
         for pattern, image in self._images.items():
-            if fnmatchcase(asked, pattern):
+            if fnmatchcase(requested, pattern):
                 return image
-        raise Denied(f"the image {asked!r} is not among those of this client", rule="a2a.images")
+        raise Denied(f"the image {requested!r} is not among those of this client", rule="a2a.images")
 
     def _workspace(self, bucket: str | None) -> str | None:
         if bucket is None:

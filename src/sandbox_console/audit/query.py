@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sandbox_console.audit import rows as rows_
 from sandbox_console.audit import schema, segment_index
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import ask
+from sandbox_console.audit.reserve import Reserve
 from sandbox_console.errors import AuditUnavailable, NotFound, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind
+
+T = TypeVar("T")
 
 _FIELDS = ", ".join(name for name in schema.COLUMNS if name != "prev")
 _AT_ONCE = 500
@@ -34,7 +38,11 @@ async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
     found: list[AuditEntry] = []
     later: Ends = {}  # ends of attempts that began in an older segment
     passed: list[int] = []  # segments without the text are skipped, as opening one takes 1 ms
+    if _storable(query):
+        found += await _ask_reserve(path, lambda db: _of_segment(db, query, None, query.limit, later))
     for index in reversed(layout.indices() if _storable(query) else []):
+        if len(found) >= query.limit:
+            break
         spans = await asyncio.to_thread(segment_index.spans, layout, index, query.text) if query.text else None
         if spans == []:
             passed.append(index)
@@ -43,8 +51,6 @@ async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
             await ask(layout.segment(passed.pop(0)), _note_later, later)
         some = await ask(layout.segment(index), _of_segment, query, spans, query.limit - len(found), later)
         found += some or []
-        if len(found) >= query.limit:
-            break
     return found
 
 
@@ -61,13 +67,40 @@ async def entry(path: Path, seq: int) -> AuditEntry:
 async def newest(path: Path) -> int:
     """The seq of the newest row of any kind, 0 if there is none. It shows in 1 ms whether anything is new."""
     layout = Layout(path)
-    return await ask(layout.segment(layout.newest()), lambda db: rows_.head(db)[0]) or 0
+    stored = await ask(layout.segment(layout.newest()), lambda db: rows_.head(db)[0]) or 0
+    waiting = Reserve(layout.reserve).last() if Reserve(layout.reserve).holding else None
+    return max(stored, waiting[0]) if waiting else stored
 
 
 async def _everywhere(path: Path, where: str, *values: Any) -> list[AuditRow]:
     layout = Layout(path)
     found = [await ask(layout.segment(index), _rows, where, *values) or [] for index in layout.indices()]
+    found.append(await _ask_reserve(path, lambda db: _rows(db, where, *values)))
     return [row for rows in found for row in rows]
+
+
+async def _ask_reserve(path: Path, function: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
+    """What a function finds in the rows that wait in the reserve, as if they were the next segment.
+
+    On a full disk, or while another program locks the database, they are the newest.
+    """
+    layout = Layout(path)
+    if not Reserve(layout.reserve).holding:
+        return []
+    last = await ask(layout.segment(layout.newest()), lambda db: rows_.head(db)[0]) or 0
+    return await asyncio.to_thread(_of_reserve, layout, last, function)
+
+
+def _of_reserve(layout: Layout, last: int, function: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
+    waiting = [row[: len(schema.COLUMNS)] for row in Reserve(layout.reserve).rows() if row[0] > last]
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute(f"CREATE TABLE record ({', '.join(schema.COLUMNS)})")
+        try:
+            db.executemany(f"INSERT INTO record VALUES ({_marks(schema.COLUMNS)})", waiting)  # noqa: S608
+        except sqlite3.Error as error:
+            problem = f"the rows in {layout.reserve} were edited: {error}"
+            raise AuditUnavailable(problem, hint="sandbox-console audit verify") from error
+        return function(db)
 
 
 def _of_segment(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: int, later: Ends) -> list[AuditEntry]:

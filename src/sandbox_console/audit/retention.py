@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sandbox_console.audit.anchors import Anchors
-from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.segments import read_signed
+if TYPE_CHECKING:  # every command imports `Keep` with the configuration
+    from sandbox_console.audit.anchors import Anchors
+    from sandbox_console.audit.layout import Layout
 
 MIB = 1024 * 1024
 
@@ -29,6 +29,8 @@ class Keep(Struct, frozen=True):
 
 def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]]:
     """The manifests of sealed segments that are too old or too many, oldest first."""
+    from sandbox_console.audit.segments import read_signed
+
     sealed = layout.indices()[:-1]
     too_many = set(sealed[: max(0, len(sealed) + 1 - keep.segments)]) if keep.segments else set()
     before_ns = time.time_ns() - int(keep.days * 86400e9) if keep.days else 0

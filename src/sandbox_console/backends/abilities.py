@@ -101,6 +101,24 @@ class NamesFolders(Protocol):
 
 
 @runtime_checkable
+class Adopts(Protocol):
+    """Needs no capability: a backend that keeps what was asked for apart from what it finds (``Sandbox.found``)."""
+
+    async def adopt(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
+        """Take a spec for what was asked for. Changes nothing else. Raises NotFound, BackendError."""
+        ...
+
+
+@runtime_checkable
+class Rejoins(Protocol):
+    """Needs no capability: a backend whose sandboxes other tools can put on other networks."""
+
+    async def rejoin(self, permit: Permit, ref: SandboxRef) -> None:
+        """Put a sandbox back on the network that it was created in, and on no other. Raises NotFound, BackendError."""
+        ...
+
+
+@runtime_checkable
 class Bounded(Protocol):
     """Needs no capability: a backend whose live changes are limited; one without the method has no such limits."""
 

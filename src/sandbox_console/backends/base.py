@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -83,6 +83,33 @@ class Terminal(Protocol):
 
     async def close(self) -> None:
         """Hang up, then kill what is left of the shell's process tree. Safe to call twice."""
+        ...
+
+
+class PassedShell(Struct, frozen=True, kw_only=True):
+    """What another process needs to hold a shell. The ``files`` are duplicates that the receiver closes.
+
+    A ``pty`` is its master and the socket of the supervisor that tells its end. An ``engine``'s shell is a connection,
+    with the engine's socket and the id of the exec. ``pending`` is what was read and not shown.
+    """
+
+    kind: Literal["pty", "engine"]
+    files: tuple[int, ...]
+    pending: bytes = b""
+    engine: str = ""
+    exec: str = ""
+
+
+@runtime_checkable
+class PassableTerminal(Terminal, Protocol):
+    """A terminal that another process can hold. A backend with ``shell.keep`` returns such terminals."""
+
+    def passed(self) -> PassedShell:
+        """Stop reading, and return what the other process needs."""
+        ...
+
+    def let_go(self) -> None:
+        """Close this process's end. The shell goes on, as another process has the files."""
         ...
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from sandbox_console.egress import policy
 from sandbox_console.errors import BackendError, ConfigError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model import hosts
-from sandbox_console.model.egress import EgressRule, EgressState
+from sandbox_console.model.egress import Effect, EgressRule, EgressState
 
 
 def prepare(folder: Path, sandbox: str, patterns: Iterable[str], hosts_file: str) -> None:
@@ -44,6 +45,20 @@ def state(folder: Path, patterns: Iterable[str], gateway: str) -> EgressState:
         return EgressState(policy.rules_now(folder, patterns), gateway)
     except (OSError, ValueError) as error:
         return EgressState((), gateway or f"its rules cannot be read: {error}")
+
+
+def found(folder: Path, patterns: Sequence[str]) -> Any:
+    """What the rules in force amount to: the patterns that a spec could have, or else in words what they are."""
+    now = state(folder, patterns, "")
+    if now.gateway:
+        return now.gateway
+    allowed = [rule.pattern for rule in now.rules if rule.effect is Effect.ALLOW and rule.until is None]
+    for_a_time = [rule.pattern for rule in now.rules if rule.effect is Effect.ALLOW and rule.until is not None]
+    denied = [rule.pattern for rule in now.rules if rule.effect is Effect.DENY]
+    if not for_a_time and not denied:
+        return tuple(patterns) if set(allowed) == set(patterns) else tuple(allowed)
+    parts = [*allowed, *(f"{one} for a time" for one in for_a_time), *(f"not {one}" for one in denied)]
+    return ", ".join(parts)
 
 
 def needless(name: str) -> Unsupported:

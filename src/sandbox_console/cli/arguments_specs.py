@@ -17,6 +17,7 @@ def add(verbs: Any, verb: _Add) -> None:
     _add_making(verbs, verb)
     _add_templates(verbs, verb)
     _add_folder(verbs, verb)
+    _add_drift(verbs, verb)
 
 
 def _add_making(verbs: Any, verb: _Add) -> None:
@@ -78,3 +79,11 @@ def _add_folder(verbs: Any, verb: _Add) -> None:
         one.add_argument("-f", "--file", metavar="FILE", default="sandbox.toml", help="by default sandbox.toml")
         one.add_argument("--dry-run", action="store_true", help="print what would be done, but do nothing")
     down.add_argument("--grace", metavar="T", default="10s", help="how long each may take to stop")
+
+
+def _add_drift(verbs: Any, verb: _Add) -> None:
+    drift = verb(verbs, "drift", "print what differs from what sandboxes were asked to be; exit 1 if anything does")
+    drift.add_argument("names", metavar="NAME", nargs="*", help=f"by default all of this console: {_NAME}")
+    drift.add_argument("--all", action="store_true", help="include fields that are as asked, and those not known")
+    drift.add_argument("--reapply", action="store_true", help="make them as asked again; asks before recreating one")
+    drift.add_argument("--adopt", action="store_true", help="take what is there for what was asked")

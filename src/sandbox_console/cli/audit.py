@@ -79,15 +79,15 @@ def _count(text: str, what: str) -> int:
 
 
 def _row(one: AuditEntry) -> tuple[str, ...]:
-    told = json_output.entry(one)
+    row = json_output.entry(one)
     return (
-        str(told["id"]),
-        moment(told["at_ns"] / 1e9),
-        told["actor"],
-        told["action"],
-        told["name"],
-        told["outcome"] or "in flight",
-        told["error"],
+        str(row["id"]),
+        moment(row["at_ns"] / 1e9),
+        row["actor"],
+        row["action"],
+        row["name"],
+        row["outcome"] or "in flight",
+        row["error"],
     )
 
 

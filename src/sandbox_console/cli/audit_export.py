@@ -81,9 +81,9 @@ async def stats(context: Context) -> int:
         found = await console.trail.stats()
     counted = {"actions": found.actions, "outcomes": found.outcomes, "actors": found.actors, "backends": found.backends}
     if context.json:
-        told = {"rows": found.rows, "segments": found.segments, "bytes": found.bytes, "first_at": found.first_at,
+        data = {"rows": found.rows, "segments": found.segments, "bytes": found.bytes, "first_at": found.first_at,
                 "last_at": found.last_at}  # fmt: skip
-        context.record(told | {name: dict(counter.most_common()) for name, counter in counted.items()})
+        context.record(data | {name: dict(counter.most_common()) for name, counter in counted.items()})
         return 0
     span = f", {moment(found.first_at)} to {moment(found.last_at)}" if found.first_at and found.last_at else ""
     segments = f"{found.segments} segment" + "s" * (found.segments != 1)

@@ -21,7 +21,12 @@ from sandbox_console.hostfs.files import NewFile, opened, read_small
 from sandbox_console.model.bundle import BundleCheck, Manifest
 from sandbox_console.model.quantities import parse_size_mib
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import Console, Made, WriteFailed, known_ground, make_bundle, open_bundle, verify_bundle
+from sandbox_console.service import Console, known_ground
+from sandbox_console.service.incident.bundle import Made
+from sandbox_console.service.incident.bundle import bundle as make_bundle
+from sandbox_console.service.incident.bundle_file import WriteFailed
+from sandbox_console.service.incident.bundle_open import open_bundle
+from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 
 _PEM_MOST = 4096
 _READS = ("verify",)

@@ -9,8 +9,8 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -121,10 +121,15 @@ class Context(Struct):
         name, _, host = self.args.backend.partition("/")
         return name, host
 
-    def open(self) -> AbstractAsyncContextManager[Console]:
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Console]:
         """A console as the common options request it."""
         file = Path(self.args.config) if self.args.config else None
-        return self.opener(config_file=file, read_only=self.args.read_only, only_backend=self.args.backend)
+        async with self.opener(
+            config_file=file, read_only=self.args.read_only, only_backend=self.args.backend
+        ) as console:
+            console.trail.tell_wait = self.say
+            yield console
 
     def consent(self, id: str = "") -> Consent:
         """What the caller has agreed to for the sandbox with this id. ``--confirm`` takes the id as ``ls`` shows it."""

@@ -117,8 +117,8 @@ async def _targets(context: Context, console: Console) -> list[tuple[str, str]]:
     found = [key for key in await console.targets() if context.backend[0] in ("", key[0])]
     found = [key for key in found if key[0] in ("bubblewrap", "docker")]
     if not found:
-        told = "; ".join(f"{one.backend}: {one.reason}" for one in await console.health() if not one.ok)
-        raise Unsupported(f"no backend works here: {told}", hint="sandbox-console doctor")
+        reasons = "; ".join(f"{one.backend}: {one.reason}" for one in await console.health() if not one.ok)
+        raise Unsupported(f"no backend works here: {reasons}", hint="sandbox-console doctor")
     return sorted(found, key=lambda key: key[0] != "bubblewrap")
 
 

@@ -50,6 +50,7 @@ async def doctor(context: Context) -> int:
             health = list(await console.health())
             for one in health:
                 findings += await _backend(console, one)
+            findings += await _kept_shells(console)
             works = any(one.ok for one in health) and all(one.state != "problem" for one in recording)
     except ConsoleError as error:
         findings.append(Finding("console", "problem", error.message, error.hint))
@@ -147,6 +148,18 @@ def _room(path: Path) -> Finding:
         return Finding("audit log", "warning", f"the disk of {path} has {size(free)} left", "free some space")
     hint = "free some space; until then stop, kill, pause, resume and egress deny work, and nothing else is changed"
     return Finding("audit log", "problem", f"the disk of {path} is full", hint)
+
+
+async def _kept_shells(console: Console) -> list[Finding]:
+    found = await console.kept_shells.list()
+    silent = [one for one in found if not one.answers]
+    hint = "its end is recorded by the next command that changes something"
+    dead = [Finding("kept shell", "warning", f"{one.name}: its process does not answer", hint) for one in silent]
+    held = [one for one in found if one.answers]
+    if not held:
+        return dead
+    names = ", ".join(f"{one.name} (process {one.pid})" for one in held)
+    return [Finding("kept shells", "ok", names, "sandbox-console shells ls"), *dead]
 
 
 async def _backend(console: Console, health: BackendHealth) -> list[Finding]:

@@ -15,11 +15,10 @@ from sandbox_console.cli.lookup import find, warn_of_the_silent
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model import quantities
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
-from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule, Outcome
+from sandbox_console.model.egress import OUTCOMES, REASONS, Effect, EgressRecord, EgressRule
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console, Feed, HostSeen, has_gateway
 
-_SAID = {one: str(one) for one in Outcome} | {Outcome.UNRESOLVED: "not resolved", Outcome.ASKED: "asked for"}
 _HOSTS_HEAD = ("HOST", "PORTS", "DENIED", "ALLOWED", "FIRST", "LAST", "SANDBOXES", "LAST DECISION")
 
 
@@ -69,8 +68,8 @@ async def _show(context: Context, console: Console, found: Sandbox) -> int:
 async def _ls(context: Context, console: Console) -> int:
     since = _since(context)
     feed = Feed()
-    told = _tell_silent(context, console)
-    async for sandbox, record in console.egress.feed(since=since, refused=_tell_unread(context), answered=told):
+    warned = _tell_silent(context, console)
+    async for sandbox, record in console.egress.feed(since=since, refused=_tell_unread(context), answered=warned):
         if context.backend[0] in ("", sandbox.ref.backend):
             feed.add(sandbox.ref, sandbox.name, record)
     found = feed.hosts(denied_only=not context.args.all)
@@ -97,19 +96,19 @@ async def _feed(context: Context, console: Console) -> int:
 
 def _tell_silent(context: Context, console: Console) -> Callable[[Sequence[BackendHealth]], None]:
     """A function that warns of hosts that did not answer, whose sandboxes' denials are missing from the list."""
-    asked = context.backend[0]
-    return lambda healths: warn_of_the_silent(context, console, [one for one in healths if asked in ("", one.backend)])
+    wanted = context.backend[0]
+    return lambda healths: warn_of_the_silent(context, console, [one for one in healths if wanted in ("", one.backend)])
 
 
 def _tell_unread(context: Context) -> Callable[[Sandbox, ConsoleError | None], None]:
     """A function that reports, once each, sandboxes whose records cannot be read, as that is not an empty list."""
-    told: set[SandboxRef] = set()
+    warned: set[SandboxRef] = set()
 
     def tell(sandbox: Sandbox, error: ConsoleError | None) -> None:
         if error is None:
-            told.discard(sandbox.ref)
-        elif sandbox.ref not in told:
-            told.add(sandbox.ref)
+            warned.discard(sandbox.ref)
+        elif sandbox.ref not in warned:
+            warned.add(sandbox.ref)
             context.fail(error, sandbox.name)
 
     return tell
@@ -141,7 +140,7 @@ def _print_hosts(context: Context, found: Sequence[HostSeen], *, blank: bool = F
 
 def _host_cells(seen: HostSeen) -> tuple[str, ...]:
     ports = ",".join(map(str, sorted(seen.ports)))
-    last = f"{_SAID[seen.outcome]}: {REASONS.get(seen.reason, seen.reason)}"
+    last = f"{OUTCOMES[seen.outcome]}: {REASONS.get(seen.reason, seen.reason)}"
     if seen.asker:
         last = f"asked for by {seen.asker}"
     elif not seen.reason:
@@ -177,9 +176,9 @@ def _print_record(context: Context, record: EgressRecord) -> None:
         context.record({"kind": "record"} | json_output.egress_record(record))
         return
     why = REASONS.get(record.reason, record.reason)
-    said = "ended" if record.ended and not record.reason else _SAID[record.outcome]
+    outcome = "ended" if record.ended and not record.reason else OUTCOMES[record.outcome]
     by = f"by {record.rule}" if record.rule else ""
-    words = [moment(record.at), record.sandbox, said, f"{record.host}:{record.port}", why, by]
+    words = [moment(record.at), record.sandbox, outcome, f"{record.host}:{record.port}", why, by]
     context.text("  ".join(filter(None, words)))
 
 

@@ -14,7 +14,8 @@ from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model import hosts
 from sandbox_console.model.egress import REASONS, EgressRule
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import Console, Replayed, read_draft
+from sandbox_console.service import Console, Replayed
+from sandbox_console.service.reads.egress_draft import read_draft
 
 
 def time_left(rule: EgressRule, now: float) -> str:
@@ -25,20 +26,20 @@ def time_left(rule: EgressRule, now: float) -> str:
 async def test(context: Context, console: Console, found: Sandbox) -> int:
     """Print whether a host could be reached now, and by which rule. Returns exit code 1 if it could not."""
     host, port = split_target(context.args.host)
-    said, rule = await console.egress.explain(found.ref, host, port)
-    told = {"allowed": said.allowed, "reason": said.reason, "rule": said.rule, "hint": said.hint}
+    verdict, rule = await console.egress.explain(found.ref, host, port)
+    data = {"allowed": verdict.allowed, "reason": verdict.reason, "rule": verdict.rule, "hint": verdict.hint}
     if context.json:
         source = {"until": rule.until if rule else None, "source": rule.source if rule else ""}
-        context.record({"name": found.name, "ref": str(found.ref), "host": host, "port": port} | told | source)
-        return 0 if said.allowed else 1
+        context.record({"name": found.name, "ref": str(found.ref), "host": host, "port": port} | data | source)
+        return 0 if verdict.allowed else 1
     by = ""
     if rule is not None:
         by = f" by the rule {rule.pattern} ({rule.source}, {time_left(rule, context.now())})"
-    why = "" if said.allowed or rule is not None else f": {REASONS.get(said.reason, said.reason)}"
-    context.text(f"{host}:{port} is {'allowed' if said.allowed else 'denied'}{by}{why}")
-    if said.hint:
-        context.say(f"note: {said.hint}")
-    return 0 if said.allowed else 1
+    why = "" if verdict.allowed or rule is not None else f": {REASONS.get(verdict.reason, verdict.reason)}"
+    context.text(f"{host}:{port} is {'allowed' if verdict.allowed else 'denied'}{by}{why}")
+    if verdict.hint:
+        context.say(f"note: {verdict.hint}")
+    return 0 if verdict.allowed else 1
 
 
 def split_target(text: str) -> tuple[str, int]:

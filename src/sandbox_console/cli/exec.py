@@ -46,8 +46,8 @@ async def exec_(context: Context) -> int:
         output.end()
     without = result.details.get("without_secrets")
     if context.json:
-        told = {"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id}
-        context.record(told | ({"without_secrets": without} if without else {}))
+        data = {"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id}
+        context.record(data | ({"without_secrets": without} if without else {}))
     say_without(context, without if isinstance(without, list) else ())
     if result.timed_out:
         context.say(f"timed out after {request.timeout_s:g} s")

@@ -101,10 +101,10 @@ class _Copy:
             if self._context.streams.out.tty:
                 raise UsageError("a tar archive cannot go to a terminal", hint="use a pipe: ... | tar -t")
             return await self._perform(console, found, Download(found.ref, path or "/"), self._to_stdout)
-        asked = await console.inside.stat(found.ref, path or "/")
-        if asked.kind is FileKind.OTHER:
+        info = await console.inside.stat(found.ref, path or "/")
+        if info.kind is FileKind.OTHER:
             raise UsageError(f"{path} {_SPECIAL}", hint=f"sandbox-console exec {found.name} -- cat {path}")
-        self._progress.total = asked.size if asked.kind is FileKind.FILE else None
+        self._progress.total = info.size if info.kind is FileKind.FILE else None
         if self._context.args.follow_link:
             path = await _followed(console, found, path)
         ground = await console.ground()

@@ -14,8 +14,8 @@ from sandbox_console.model.action import Forward
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import HeldForward
-from sandbox_console.service import forward as held_forward
+from sandbox_console.service.sessions.forward import HeldForward
+from sandbox_console.service.sessions.forward import forward as held_forward
 
 
 async def forward(context: Context) -> int:
@@ -29,8 +29,8 @@ async def forward(context: Context) -> int:
         held: list[HeldForward] = []
         try:
             for one in wanted:
-                asked = Forward(found.ref, one.port, one.address, one.host_port)
-                held.append(await held_forward(console, asked, consent=context.consent(found.ref.id)))
+                action = Forward(found.ref, one.port, one.address, one.host_port)
+                held.append(await held_forward(console, action, consent=context.consent(found.ref.id)))
             await _until_over(context, found, held)
         finally:
             await run_to_completion(_let_go(context, held))

@@ -20,11 +20,11 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
     one's reason if none has it.
     """
     name, host = context.backend
-    asked = [one for one in await console.health() if name in ("", one.backend) and host in ("", one.host)]
-    if not asked:
+    healths = [one for one in await console.health() if name in ("", one.backend) and host in ("", one.host)]
+    if not healths:
         raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
     found, reasons = list[Place](), list[str]()
-    for health in asked:
+    for health in healths:
         capabilities = await console.capabilities(health.backend, health.host)
         if not health.ok:
             reasons.append(f"{health.backend} does not answer: {health.reason}")
@@ -34,10 +34,10 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
             reasons.append(f"{health.backend}: {capabilities.reason(capability)}")
     if found:
         if warn:
-            warn_of_the_silent(context, console, asked)
+            warn_of_the_silent(context, console, healths)
         return found
-    if all(not health.ok for health in asked):
-        raise BackendUnreachable("; ".join(reasons), hint=asked[0].hint)
+    if all(not health.ok for health in healths):
+        raise BackendUnreachable("; ".join(reasons), hint=healths[0].hint)
     raise Unsupported(f"{capability}: " + "; ".join(reasons), hint="sandbox-console doctor")
 
 

@@ -88,8 +88,8 @@ async def _one(context: Context, console: Console, action: Action, name: str) ->
 
 def _tell(context: Context, name: str, result: ActionResult) -> None:
     if context.json:
-        told: dict[str, Any] = {"image": name, "action": f"images {context.args.what}", "audit_id": result.audit_id}
-        context.record(told | result.details)
+        data: dict[str, Any] = {"image": name, "action": f"images {context.args.what}", "audit_id": result.audit_id}
+        context.record(data | result.details)
     else:
         context.text(name)
 
@@ -109,15 +109,15 @@ async def _prune(context: Context, console: Console) -> None:
     _tell_pruned(context, removed, {"dry_run": False, "audit_id": result.audit_id, "freed_bytes": freed})
 
 
-def _tell_pruned(context: Context, found: Prunable, told: dict[str, Any]) -> None:
+def _tell_pruned(context: Context, found: Prunable, data: dict[str, Any]) -> None:
     if context.json:
         lists = {"images": found.images, "spared": found.spared}
-        context.record({key: [msgspec.to_builtins(one) for one in images] for key, images in lists.items()} | told)
+        context.record({key: [msgspec.to_builtins(one) for one in images] for key, images in lists.items()} | data)
         return
     context.table(_HEAD, (row for one in found.images for row in _rows(one, context.now())))
-    verb = "would free" if told["dry_run"] else "freed"
+    verb = "would free" if data["dry_run"] else "freed"
     count = len(found.images)
-    context.say(f"{count} image{'' if count == 1 else 's'}, {verb} {size(told['freed_bytes'])}")
+    context.say(f"{count} image{'' if count == 1 else 's'}, {verb} {size(data['freed_bytes'])}")
     for one in found.spared:
         context.say(f"spared: {', '.join(one.names) or _short(one.id)}: {one.needed}")
 

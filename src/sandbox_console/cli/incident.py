@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.formatting import duration, moment, moment_ns, table
 from sandbox_console.cli.logs import when
-from sandbox_console.cli.lookup import find, find_all
-from sandbox_console.errors import ConsoleError
-from sandbox_console.model.egress import EgressRecord
+from sandbox_console.cli.lookup import find, find_named
+from sandbox_console.model.egress import OUTCOMES, REASONS, EgressRecord
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.timeline import Moment, Timeline
-from sandbox_console.service import DENIED_S, Cause, Span, cause, timeline
+from sandbox_console.service.incident.cause import DENIED_S, Cause, cause
+from sandbox_console.service.incident.timeline import Span, timeline
 
 
 async def incident(context: Context) -> int:
@@ -63,22 +63,17 @@ def _sections(context: Context, found: Cause) -> Iterable[tuple[str, Sequence[st
 def _denial(sandbox: Sandbox, one: EgressRecord) -> str:
     end = sandbox.finished_at
     before = f", {max(0.0, end - one.at):.1f} s before" if end else ""
-    return f"{one.host}:{one.port} {one.outcome}: {one.reason}{before}"
+    said = OUTCOMES[one.outcome]
+    return f"{one.host}:{one.port} {said}: {REASONS.get(one.reason, one.reason)}{before}"
 
 
 async def _timeline(context: Context) -> int:
     args, now = context.args, context.now()
     since, until = (None if text is None else when(text, now) for text in (args.since, args.until))
     async with context.open() as console:
-        sandboxes: list[Sandbox] = []
-        names = list(dict.fromkeys(args.names))
-        for name, found in zip(names, await find_all(context, console, names, changing=False), strict=True):
-            if isinstance(found, ConsoleError):
-                context.fail(found, name if len(names) > 1 else "")
-            else:
-                sandboxes.append(found)
+        sandboxes = await find_named(context, console, context.args.names, changing=False)
         told = await timeline(console, sandboxes, Span(since, until))
-    await asyncio.to_thread(_print, context, told, several=len(names) > 1)
+    await asyncio.to_thread(_print, context, told, several=len(set(args.names)) > 1)
     return context.code
 
 

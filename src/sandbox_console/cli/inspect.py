@@ -90,8 +90,8 @@ async def _events(context: Context, console: Console, found: Sandbox) -> None:
     while True:
         happenings = console.inside.happenings(found.ref, since=since, follow=args.follow)
         try:
-            async with aclosing(happenings) as told:  # type: ignore[type-var]
-                async for one in told:
+            async with aclosing(happenings) as events:  # type: ignore[type-var]
+                async for one in events:
                     since, away = one.at + _AFTER_S, False
                     _tell_happening(context, found, one)
             return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import codecs
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from sandbox_console.model.audit import AuditEntry
+from sandbox_console.model.drift import FieldDrift
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.log import LogGap, LogRecord
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, Stats
@@ -66,13 +67,21 @@ def sandbox(found: Sandbox) -> dict[str, Any]:
     } | ({"quarantine": found.quarantine} if found.quarantine else {})
 
 
-def details(found: Sandbox) -> dict[str, Any]:
-    """A sandbox as ``show`` prints it."""
+def drift(row: FieldDrift) -> dict[str, Any]:
+    """A field that was compared with what was asked for."""
+    values = {"asked": row.asked, "found": row.found}
+    lists = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return plain(row) | lists | {"state": str(row.state)}
+
+
+def details(found: Sandbox, rows: Sequence[FieldDrift]) -> dict[str, Any]:
+    """A sandbox as ``show`` prints it, with what differs from what was asked."""
     return sandbox(found) | {
         "pid": found.pid,
         "restarts": found.restarts,
         "spec": found.spec.to_dict() if found.spec else None,
         "effective": [plain(fact) for fact in found.effective],
+        "drift": [drift(row) for row in rows],
     }
 
 

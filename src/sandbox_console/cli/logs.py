@@ -12,7 +12,7 @@ from datetime import datetime
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context, colours
 from sandbox_console.cli.formatting import moment_ns, width
-from sandbox_console.cli.lookup import find_all
+from sandbox_console.cli.lookup import find_named
 from sandbox_console.cli.spec_options import whole
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
@@ -40,13 +40,7 @@ async def logs(context: Context) -> int:
     query = _query(context)
     pattern = _pattern(context.args.grep)
     async with context.open() as console:
-        sandboxes: list[Sandbox] = []
-        names = list(dict.fromkeys(context.args.names))
-        for name, found in zip(names, await find_all(context, console, names, changing=False), strict=True):
-            if isinstance(found, ConsoleError):
-                context.fail(found, name if len(context.args.names) > 1 else "")
-            else:
-                sandboxes.append(found)
+        sandboxes = await find_named(context, console, context.args.names, changing=False)
         printer = _Printer(context, sandboxes, pattern)
         async with contextlib.aclosing(_batches(context, console, sandboxes, query)) as batches:
             async for sandbox, batch in batches:
@@ -66,8 +60,8 @@ def _query(context: Context) -> LogQuery:
     if tail is not None and tail < 0:
         raise UsageError(f"--tail: {tail} is below 0")
     since, until = (None if text is None else when(text, now) for text in (args.since, args.until))
-    told = args.json or args.timestamps or args.grep is not None or len(args.names) > 1
-    lines = bool(args.follow or told or context.streams.out.tty)
+    parsed = args.json or args.timestamps or args.grep is not None or len(args.names) > 1
+    lines = bool(args.follow or parsed or context.streams.out.tty)
     return LogQuery(args.follow, tail, since, until, lines)
 
 

@@ -15,6 +15,7 @@ from sandbox_console.cli.lookup import find, place, warn_of_the_silent
 from sandbox_console.cli.ls_format import formatter
 from sandbox_console.cli.spec_options import pairs
 from sandbox_console.errors import Conflict, UsageError
+from sandbox_console.model.drift import DriftState, FieldDrift
 from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.model.secret import shown_env
@@ -47,7 +48,8 @@ async def _list(
         async for (sandboxes, told), waiting in answers:
             healths += told
             shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
-            print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
+            if shown or not waiting:  # the header's columns take their widths from the first rows
+                print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
             if waiting:
                 names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in waiting)
                 context.say(f"waiting for {names} ...")
@@ -177,12 +179,16 @@ async def show(context: Context) -> int:
     """Show one sandbox. ``--toml`` prints the spec as ``create -f`` reads it."""
     async with context.open() as console:
         found = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
+        rows = [row for row in await console.drifts.fields(found) if row.state is DriftState.DRIFTED]
+        shells = [one for one in await console.kept_shells.list() if one.ref == found.ref]
     if context.args.toml:
         _toml(context, found)
     elif context.json:
-        context.record(json_output.details(found))
+        context.record(json_output.details(found, rows) | {"kept_shells": [one.name for one in shells]})
     else:
-        for key, value in facts(found):
+        differs = [(f"drift {row.field}", _differs(row)) for row in rows]
+        kept = [("kept shell", f"{one.name}  since {moment(one.began)}, by {one.actor}") for one in shells]
+        for key, value in [*facts(found), *differs, *kept]:
             context.text(f"{key:<20}  {value}".rstrip())
     return 0
 
@@ -218,6 +224,11 @@ def facts(found: Sandbox) -> list[tuple[str, str]]:
         note = "; ".join(filter(None, ["" if fact.enforced else "not enforced", fact.note]))
         lines.append((f"has {fact.field}", f"{fact.value} ({note})" if note else fact.value))
     return lines
+
+
+def _differs(row: FieldDrift) -> str:
+    by = f"{row.by}, {moment(row.at)}" if row.at is not None else row.by
+    return f"asked {asked_text(row.field, row.asked)}, found {asked_text(row.field, row.found)} ({by})"
 
 
 def asked_text(field: str, value: object) -> str:

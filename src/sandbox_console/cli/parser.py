@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from sandbox_console.cli import arguments
+from sandbox_console.cli.late_parsers import LateParsers
 from sandbox_console.errors import UsageError
 from sandbox_console.model.did_you_mean import nearest
 
@@ -57,11 +58,11 @@ class Parser(argparse.ArgumentParser):
 
 @functools.cache
 def build() -> Parser:
-    """The parser with every verb. Building it takes 30 ms, and a command may need it twice."""
+    """The parser with every verb. The arguments of a verb are added when it is looked up."""
     about = "See, watch, enter, create and audit sandboxes. Without a VERB it opens the screen."
     parser = Parser(prog="sandbox-console", description=about, parents=[arguments.everywhere()], add_help=False)
     parser.add_argument("--version", action="store_true", help="print the version")
-    arguments.add_verbs(parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser))
+    arguments.add_verbs(parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser, action=LateParsers))
     return parser
 
 

@@ -15,7 +15,9 @@ from sandbox_console.cli.spec_options import pairs
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.sandbox_filter import SYNTAX, FieldTest, fits, parse_filter
-from sandbox_console.service import Console, Quarantined, plan_quarantine, quarantine, release
+from sandbox_console.service import Console
+from sandbox_console.service.incident.quarantine import Quarantined, quarantine, release
+from sandbox_console.service.incident.quarantine import plan as plan_quarantine
 
 AT_ONCE = 32
 """How many sandboxes are contained at the same time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -38,7 +39,11 @@ def run(
     context = Context(args, streams or Streams.standard(), opener, now)
     try:
         with Taken() as signals:
-            return asyncio.run(_signalled(context, find(args.verb), signals))
+            verb = find(args.verb)
+            if not gc.isenabled():  # see __main__
+                gc.freeze()
+                gc.enable()
+            return asyncio.run(_signalled(context, verb, signals))
     except OutputFailed as error:
         leave_stdout()
         print_error(context.streams.err, error, as_json=context.json)
@@ -97,6 +102,8 @@ def _of_specs(verb: str) -> Verb | None:
             from sandbox_console.cli.create import schema as found
         case "templates":
             from sandbox_console.cli.templates import templates as found
+        case "drift":
+            from sandbox_console.cli.drift import drift as found
         case "up" | "down":
             from sandbox_console.cli.up import run as found
         case _:
@@ -111,6 +118,8 @@ def _inside(verb: str) -> Verb | None:
             from sandbox_console.cli.exec import exec_ as found
         case "shell":
             from sandbox_console.cli.shell import shell as found
+        case "shells":
+            from sandbox_console.cli.shells import shells as found
         case "logs":
             from sandbox_console.cli.logs import logs as found
         case "stats":
@@ -176,7 +185,7 @@ def import_verbs(verbs: Iterable[str]) -> None:
     """Import what these verbs need with every backend here, so that a process forked from this one does not have to."""
     from sandbox_console.service import preload
 
-    parser.build()
+    parser.subparsers(parser.build())
     for verb in sorted(verbs):
         find(verb)
     preload()

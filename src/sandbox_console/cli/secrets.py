@@ -12,7 +12,8 @@ import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.errors import ConsoleError, SecretError, UsageError
-from sandbox_console.service import Console, Leak, SecretDefinition, SecretInfo, SecretSource
+from sandbox_console.service import Console, Leak, SecretInfo, SecretSource
+from sandbox_console.service.effects.secret_definition import SecretDefinition
 
 _MOST = 64 * 1024
 _NONE = "no secret is defined in the config: add a [secrets.NAME] table"

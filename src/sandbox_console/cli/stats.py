@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.formatting import size
-from sandbox_console.cli.lookup import find_all, warn_of_the_silent
+from sandbox_console.cli.lookup import find_named, warn_of_the_silent
 from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.sandbox import Sandbox, Stats
 from sandbox_console.service import Console
@@ -42,14 +42,7 @@ async def _chosen(context: Context, console: Console) -> Sequence[Sandbox]:
         sandboxes, healths = await console.list(context.backend[0])
         warn_of_the_silent(context, console, healths)
         return sorted((one for one in sandboxes if one.status.live), key=lambda one: (one.name, one.ref))
-    chosen: list[Sandbox] = []
-    names = list(dict.fromkeys(context.args.names))
-    for name, found in zip(names, await find_all(context, console, names, changing=False), strict=True):
-        if isinstance(found, ConsoleError):
-            context.fail(found, name if len(context.args.names) > 1 else "")
-        else:
-            chosen.append(found)
-    return chosen
+    return await find_named(context, console, context.args.names, changing=False)
 
 
 async def _sample(context: Context, console: Console, one: Sandbox) -> Stats | None:

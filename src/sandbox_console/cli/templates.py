@@ -16,7 +16,8 @@ from sandbox_console.errors import ConfigError, ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import NOBODYS
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS
-from sandbox_console.service import Console, Template, spec_of
+from sandbox_console.service import Console, spec_of
+from sandbox_console.service.templates import Template
 
 _NAMELESS = "x"
 """Stands for the name in the spec of a template, which has none."""

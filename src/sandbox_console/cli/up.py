@@ -22,7 +22,8 @@ from sandbox_console.model.action import Create, Remove, Stop, Update
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import ActionResult, Consent, Console, How, Plan, SandboxFile, beyond, mark_of, read_specs
+from sandbox_console.service import ActionResult, Consent, Console, How, Plan
+from sandbox_console.service.sandbox_file import SandboxFile, beyond, mark_of, read_specs
 
 
 class Step(Struct, frozen=True):

@@ -161,7 +161,7 @@ def _await_go(connection: socket.socket, caller: int, alive: int) -> None:
     process = os.pidfd_open(os.getpid())
     socket.send_fds(connection, [READY + nonce], [process])
     os.close(process)
-    said, passed, *_ = connection.recvmsg(1 + NONCE, socket.CMSG_SPACE(_CREDENTIALS.size))
+    message, passed, *_ = connection.recvmsg(1 + NONCE, socket.CMSG_SPACE(_CREDENTIALS.size))
     sender = [
         _CREDENTIALS.unpack(body)[0]
         for level, kind, body in passed
@@ -169,7 +169,7 @@ def _await_go(connection: socket.socket, caller: int, alive: int) -> None:
     ]
     looked = select.poll()
     looked.register(alive, select.POLLIN)
-    if said != GO + nonce or sender != [caller] or looked.poll(0):
+    if message != GO + nonce or sender != [caller] or looked.poll(0):
         raise Refused
 
 

@@ -46,28 +46,28 @@ def carry_out(words: list[str], caught: Callable[[], int]) -> int | None:
     ``caught`` returns the signal that came and was held before the server's child could get any, or 0.
     """
     try:
-        asked = identity.key()
+        key = identity.key()
         place = ProcessFolder(folder())
     except OSError:
         return None
     try:
-        connection = place.connect(identity.name_of(asked), ANSWER_S)
+        connection = place.connect(identity.name_of(key), ANSWER_S)
     finally:
         place.close()
     if connection is None:
         return None
     with connection:
-        return _call(connection, asked, words, caught)
+        return _call(connection, key, words, caught)
 
 
 def start() -> None:
     """Start a server for later calls, unless there is one. A failure of this does not affect this call."""
     with contextlib.suppress(OSError, RuntimeError):
-        asked = identity.key()
+        key = identity.key()
         place = ProcessFolder(folder(), make=True)
         try:
             command = [sys.executable, "-P", "-m", "sandbox_console", "command-server", folder()]
-            place.start(identity.name_of(asked), command, identity.at_start())
+            place.start(identity.name_of(key), command, identity.at_start())
         finally:
             place.close()
 
@@ -91,9 +91,9 @@ def look() -> tuple[int, bool]:
             return peer(connection)[0], False
 
 
-def _call(connection: socket.socket, asked: bytes, words: list[str], caught: Callable[[], int]) -> int | None:
+def _call(connection: socket.socket, key: bytes, words: list[str], caught: Callable[[], int]) -> int | None:
     try:
-        nonce, process = _prepared(connection, asked, words)
+        nonce, process = _prepared(connection, key, words)
     except (OSError, ValueError):
         return None
     with _Forwarding(process) as forwarding:
@@ -106,41 +106,41 @@ def _call(connection: socket.socket, asked: bytes, words: list[str], caught: Cal
         return _exit_code(connection)
 
 
-def _prepared(connection: socket.socket, asked: bytes, words: list[str]) -> tuple[bytes, int]:
+def _prepared(connection: socket.socket, key: bytes, words: list[str]) -> tuple[bytes, int]:
     """Hand over the call. Returns what to answer, and the child as an open file. Raises OSError, ValueError.
 
     A child must exist first: files passed to a frozen server stay open in its queue, and ``| cat`` would not end.
     """
     if connection.recv(1) != HERE:
         raise ValueError("no child")
-    handed, files = request.mine(asked, [sys.argv[0], *words])
+    handed, files = request.mine(key, [sys.argv[0], *words])
     try:
         request.send(connection, handed, files)
     finally:
         os.close(files[0])
-    said, came = request.with_files(connection, 1 + NONCE, 1)
-    if len(said) != 1 + NONCE or said[:1] != READY or len(came) != 1:
+    message, came = request.with_files(connection, 1 + NONCE, 1)
+    if len(message) != 1 + NONCE or message[:1] != READY or len(came) != 1:
         for file in came:
             os.close(file)
         raise ValueError("not ready")
-    return said[1:], came[0]
+    return message[1:], came[0]
 
 
 def _exit_code(connection: socket.socket) -> int | None:
-    said = b""
+    data = b""
     with contextlib.suppress(ConnectionResetError):
-        while len(said) < 2 and (more := connection.recv(2 - len(said))):
-            said += more
-    if said[:1] == REFUSED:
+        while len(data) < 2 and (more := connection.recv(2 - len(data))):
+            data += more
+    if data[:1] == REFUSED:
         return None
-    if said[:1] == ENDED and len(said) == 2:
-        return said[1]
-    if said[:1] == DIED and len(said) == 2:
+    if data[:1] == ENDED and len(data) == 2:
+        return data[1]
+    if data[:1] == DIED and len(data) == 2:
         with contextlib.suppress(OSError):  # SIGKILL
-            signal.signal(said[1], signal.SIG_DFL)
+            signal.signal(data[1], signal.SIG_DFL)
         # The shell gets the true cause: this process was killed by the signal.
-        os.kill(os.getpid(), said[1])
-        return 128 + said[1]
+        os.kill(os.getpid(), data[1])
+        return 128 + data[1]
     raise ConsoleError(
         "the process that ran this command was killed, and what it did is not known",
         hint="sandbox-console audit ls; without such a process: SANDBOX_CONSOLE_SERVER=off",

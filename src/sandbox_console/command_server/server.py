@@ -28,15 +28,15 @@ def serve(folder: str, lock: int, run: child.Run, hold: child.Hold, idle_s: floa
     _reset_signals()
     os.set_inheritable(lock, False)
     os.umask(0o077)
-    asked = identity.key()
-    place, name = ProcessFolder(folder), identity.name_of(asked)
+    key = identity.key()
+    place, name = ProcessFolder(folder), identity.name_of(key)
     began, loaded = _began_ns(), child.snapshot()
     if any(state[2] >= began for state in loaded.values()):
         place.leave(name)  # code that is being changed may be partly old and partly new
         return
     gc.collect()
     gc.freeze()  # loaded objects stay shared with the children, because no collection writes to them
-    server = _Server(place.listen(name), lock, asked, loaded, run, hold)
+    server = _Server(place.listen(name), lock, key, loaded, run, hold)
     try:
         server.run(idle_s)
     finally:
@@ -54,6 +54,11 @@ class _Server:
         self._calls: dict[int, tuple[int, socket.socket]] = {}
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
+        # An exception raised by a signal's handler is lost if it comes in a fork, where Python runs other handlers.
+        self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._poll.register(self._woken, select.POLLIN)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, lambda *_: None)
         listener.setblocking(False)
 
     def run(self, idle_s: float) -> None:
@@ -64,13 +69,13 @@ class _Server:
             for number, _ in ready:
                 if number == self._listener.fileno():
                     self._accept()
-                elif self._reap(number) == child.STALE_CODE:
+                elif number == self._woken or self._reap(number) == child.STALE_CODE:
                     return
 
     def refuse_the_rest(self) -> None:
         self._listener.close()
-        for process, connection in self._calls.values():
-            os.close(process) if process >= 0 else None
+        for process, (_, connection) in self._calls.items():
+            os.close(process)
             connection.close()
 
     def _accept(self) -> None:
@@ -90,8 +95,11 @@ class _Server:
         self._poll.register(process, select.POLLIN)
 
     def _child(self, connection: socket.socket) -> NoReturn:
+        signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
+        os.close(self._woken)
+        os.close(self._waker)
         self._listener.close()
         os.close(self._lock)
         for process, (_, other) in self._calls.items():

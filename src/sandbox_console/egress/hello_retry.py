@@ -132,10 +132,10 @@ async def watch(
     server were passed on. Raises NotTLS, and what ``check`` raises.
     """
     answer = Answer()
-    said = Client(answer)
-    said.feed(ahead)
-    open_, up, down = [client, server], await _send(server, _checked(said, check)), 0
-    while not said.done and open_:
+    hello = Client(answer)
+    hello.feed(ahead)
+    open_, up, down = [client, server], await _send(server, _checked(hello, check)), 0
+    while not hello.done and open_:
         for one in await _readable(open_):
             data = _some(one)
             if data == b"":
@@ -144,19 +144,19 @@ async def watch(
                 answer.feed(data)
                 down += await _send(client, data)
             elif data:
-                said.feed(data)
-        up += await _send(server, _checked(said, check))
-        if len(open_) == 1 and not (said.done or (server in open_ and said.waits)):
+                hello.feed(data)
+        up += await _send(server, _checked(hello, check))
+        if len(open_) == 1 and not (hello.done or (server in open_ and hello.waits)):
             _end(server if server in open_ else client)
     return up, down
 
 
-def _checked(said: Client, check: Callable[[str], None]) -> bytes:
+def _checked(hello: Client, check: Callable[[str], None]) -> bytes:
     """What may be passed on to the server now: everything, once the name in the second hello has passed the check."""
-    onward = said.onward()
-    if said.name is not None:
-        check(said.name)
-        onward += said.rest()
+    onward = hello.onward()
+    if hello.name is not None:
+        check(hello.name)
+        onward += hello.rest()
     return onward
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from sandbox_console.model.egress import REASONS, EgressVerdict
+from sandbox_console.model.egress import REASONS, EgressVerdict, Outcome, outcome_of
 
 _STATUS = {
     "bad_request": "400 Bad Request",
@@ -15,6 +15,8 @@ _STATUS = {
     "timeout": "504 Gateway Timeout",
 }
 
+_OUTCOMES = {Outcome.DENIED: "is refused", Outcome.UNRESOLVED: "does not resolve", Outcome.FAILED: "failed"}
+
 UNRECOGNIZED_NAME = b"\x15\x03\x03\x00\x02\x02\x70"
 """A fatal TLS alert (RFC 8446, 6.2), so that clients can say why a handshake failed."""
 
@@ -23,8 +25,8 @@ CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 def refusal(sandbox: str, host: str, port: int, reason: str, detail: str = "") -> bytes:
     """The answer to a request that was refused or failed; its status is 403 if the rules refused it."""
-    why = REASONS[reason]
-    text = f"egress to {host}:{port} is refused: {why}" if host else f"egress is refused: {why}"
+    to = f"egress to {host}:{port}" if host else "egress"
+    text = f"{to} {_OUTCOMES[outcome_of(reason, allowed=False)]}: {REASONS[reason]}"
     body = {"error": text, "reason": reason, "host": host, "hint": detail or _hint(sandbox, host, port, reason)}
     return answer(_STATUS.get(reason, "403 Forbidden"), body)
 

@@ -155,8 +155,8 @@ def _question(method: str, target: bytes) -> Request:
     if method != "GET" or path != "/verdict":
         raise BadRequest("this is the sandbox's egress gateway: use it as a proxy")
     try:
-        asked = parse_qs(query, strict_parsing=True, max_num_fields=2)
-        [host], [port] = asked["host"], asked["port"]
+        query_fields = parse_qs(query, strict_parsing=True, max_num_fields=2)
+        [host], [port] = query_fields["host"], query_fields["port"]
         return Request("GET", host, int(port), query=query)
     except (ValueError, KeyError):
         raise BadRequest("ask /verdict?host=HOST&port=PORT") from None

@@ -123,12 +123,12 @@ class Gateway:
 
     async def _pass(self, request: Request, client: Stream) -> None:
         policy, rules = self._rules.current()
-        said = verdict(rules, request.host, request.port)
-        if not said.allowed:
-            raise Refused(said.reason, rule=said.rule, detail=said.hint)
+        decision = verdict(rules, request.host, request.port)
+        if not decision.allowed:
+            raise Refused(decision.reason, rule=decision.rule, detail=decision.hint)
         self._books.sandbox = policy.sandbox
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        flow = Connection(request.host, request.port, request.method, said.rule, task)
+        flow = Connection(request.host, request.port, request.method, decision.rule, task)
         self._open(flow)
         server: socket.socket | None = None
         try:
@@ -182,11 +182,11 @@ class Gateway:
         """Return when to check again at the latest, which is when the next rule expires."""
         rules = in_force(self._rules.policy.rules, now) if self._rules.policy else ()
         for flow in list(self._flows):
-            said = verdict(rules, flow.host, flow.port)
-            if said.allowed and flow.address is not None:
+            decision = verdict(rules, flow.host, flow.port)
+            if decision.allowed and flow.address is not None:
                 own = self._own(flow.address, flow.port)
-                said = address_verdict(rules, flow.address, flow.port, own=own)
-            if not said.allowed:
+                decision = address_verdict(rules, flow.address, flow.port, own=own)
+            if not decision.allowed:
                 flow.cut("revoked")
         return next_expiry(rules, now) or float("inf")
 

@@ -7,6 +7,7 @@ answer, this machine answers it.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -44,11 +45,11 @@ def _good(
     refused = Refused("unresolvable", rule=flow.rule)
     good = []
     for address in found:
-        said = address_verdict(rules, address, flow.port, own=own(address, flow.port, fresh))
-        if said.allowed:
+        decision = address_verdict(rules, address, flow.port, own=own(address, flow.port, fresh))
+        if decision.allowed:
             good.append(address)
         else:
-            refused = Refused(said.reason, rule=said.rule, detail=said.hint, address=str(address))
+            refused = Refused(decision.reason, rule=decision.rule, detail=decision.hint, address=str(address))
     if not good:
         raise refused
     return good
@@ -65,7 +66,9 @@ async def _first(flow: Connection, addresses: Sequence[Address]) -> socket.socke
         except OSError as error:
             failure = error
     why = "timeout" if isinstance(failure, TimeoutError) else "unreachable"
-    raise Refused(why, rule=flow.rule, detail=failure.strerror or "", address=str(flow.address))
+    raise Refused(
+        why, rule=flow.rule, detail=os.strerror(failure.errno) if failure.errno else "", address=str(flow.address)
+    )
 
 
 async def _connected(address: Address, port: int, seconds: float) -> socket.socket:

@@ -7,8 +7,10 @@ import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sandbox_console.hostfs import mounts
 from sandbox_console.hostfs.kernel import birth_of
@@ -17,16 +19,14 @@ Identity = tuple[int, int]
 _NOBODY = -1
 
 
-@dataclass(frozen=True)
-class MovedFolder:
+class MovedFolder(Struct, frozen=True):
     """A folder given to a guest by a path that may lead elsewhere now: the path, and when the folder was made."""
 
     path: str
     born: int
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(Struct, frozen=True):
     """A folder that guests can write to: its path on this machine, and its owner.
 
     ``born`` is when a moved folder was created, in ns, as another folder may have its inode number by now.
@@ -37,8 +37,7 @@ class Root:
     born: int = 0
 
 
-@dataclass(frozen=True)
-class GuestFolders:
+class GuestFolders(Struct, frozen=True):
     """The guests' ground: every folder that a guest can write, under all of its paths.
 
     ``private`` is a folder that no guest can reach, for incomplete files.

@@ -10,8 +10,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _LAYERS = ("lowerdir", "upperdir", "workdir")
 _DEEPEST = 8
@@ -21,8 +22,7 @@ Spot = tuple[str, str]
 """A file system as ``major:minor``, and a path in it."""
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """One mount: where it is, which part of which file system it shows, and an overlay's layers."""
 
     device: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.guest_writable import GuestFolders, Root
@@ -32,8 +33,7 @@ def planted(path: object, what: str = "a link") -> Conflict:
     )
 
 
-@dataclass
-class Folder:
+class Folder(Struct):
     """An open folder; ``root`` is the guests' folder that it is in, if any. Close it, or use it in a ``with``."""
 
     fd: int
@@ -100,8 +100,7 @@ class Folder:
         return os.path.join(self.path, name) if name != "." else self.path
 
 
-@dataclass
-class Found:
+class Found(Struct):
     """Where a path leads: a folder, the name in it (``.`` is the folder itself), and what is there, if anything."""
 
     folder: Folder

@@ -100,10 +100,15 @@ class SandboxHandle:
         return self._console.perform(request, consent=self._consent, io=io)
 
     def shell(
-        self, *, shell: str | None = None, user: str | None = None, cols: int = 80, rows: int = 24, record: bool = False
-    ) -> Held[ShellSession]:
-        """Open a shell on a PTY. ``async with`` closes it; after ``await``, close it yourself."""
-        request = OpenShell(self.ref, shell, user, cols, rows, record=record)
+        self, *, shell: str | None = None, user: str | None = None, cols: int = 80, rows: int = 24,
+        record: bool = False, keep: bool = False,
+    ) -> Held[ShellSession]:  # fmt: skip
+        """Open a shell on a PTY. ``async with`` closes it; after ``await``, close it yourself.
+
+        With ``keep`` it goes on after that, under the session's name ``kept``: an `OpenShell` with ``attach`` comes
+        back to it. Raises Unsupported if the backend cannot keep it.
+        """
+        request = OpenShell(self.ref, shell, user, cols, rows, record=record, keep=keep)
 
         async def opened() -> ShellSession:
             return await self._console.shell(request, consent=self._consent)

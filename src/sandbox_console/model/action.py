@@ -77,11 +77,16 @@ class Remove(Struct, frozen=True):
 
 
 class Update(Struct, frozen=True):
-    """Change a sandbox's spec: live if every change can be made live, else by recreating it."""
+    """Change a sandbox's spec: live if every change can be made live, else by recreating it.
+
+    With ``adopt`` nothing about the sandbox changes: the spec, which it must be like already, is taken for what was
+    asked.
+    """
 
     verb: ClassVar[str] = "update"
     ref: SandboxRef
     spec: SandboxSpec
+    adopt: bool = False
 
 
 class Exec(Struct, frozen=True):
@@ -102,6 +107,9 @@ class OpenShell(Struct, frozen=True):
     With ``shell`` None it is the best shell in the sandbox. With ``record`` the shell must be recorded, or it is not
     opened.
 
+    With ``keep`` a process of its own holds the shell under ``name``, so that it outlives the console; None is as
+    configured. With ``attach``, the id of such a shell, that one is shown instead, and ``read_only`` types nothing.
+
     ``mark`` is how a later console finds the shell's processes if this one is killed.
     """
 
@@ -114,6 +122,18 @@ class OpenShell(Struct, frozen=True):
     term: str = "xterm-256color"
     record: bool = False
     mark: str = ""
+    keep: bool | None = None
+    name: str = ""
+    attach: str = ""
+    read_only: bool = False
+
+
+class EndShell(Struct, frozen=True):
+    """End a kept shell, given by its id, with everything that it started."""
+
+    verb: ClassVar[str] = "shell-end"
+    ref: SandboxRef
+    id: str
 
 
 class Rename(Struct, frozen=True):
@@ -330,7 +350,7 @@ InnerAction = (
 )
 """Actions on a sandbox that need one of ``backends.abilities``."""
 
-Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell
+Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell | EndShell
 
 Action = Lifecycle | InnerAction | HostAction
 

@@ -43,8 +43,8 @@ class Alert(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        told: dict[str, Any] = to_builtins(self)
-        return told
+        data: dict[str, Any] = to_builtins(self)
+        return data
 
 
 class AlertMessage(Struct, frozen=True):
@@ -95,5 +95,5 @@ class Silence(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        told: dict[str, Any] = to_builtins(self)
-        return told
+        data: dict[str, Any] = to_builtins(self)
+        return data

@@ -23,6 +23,7 @@ class Capability(StrEnum):
     EXEC_STDIN = "exec.stdin"
     EXEC_USER = "exec.user"
     SHELL = "shell"
+    SHELL_KEEP = "shell.keep"  # held by a process of its own, which outlives the console
     LOGS = "logs"
     LOG_STREAMS = "logs.streams"  # stdout and stderr are stored separately
     STATS = "stats"

@@ -70,6 +70,10 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+OUTCOMES = {one: str(one) for one in Outcome} | {Outcome.UNRESOLVED: "not resolved", Outcome.ASKED: "asked for"}
+"""What each outcome is called in text."""
+
+
 def outcome_of(reason: str, *, allowed: bool) -> Outcome:
     """The outcome of a decision with a reason of REASONS."""
     if reason == ASKED:

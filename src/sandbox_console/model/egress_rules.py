@@ -71,12 +71,12 @@ def key_of(pattern: str) -> hosts.HostPattern | str:
 def rule_problems(action: EgressAction, *, allow_ip: bool) -> dict[str, str]:
     """What is wrong with an action's patterns; empty when nothing is. Denying an address needs no opt-in."""
     if isinstance(action, DenyEgress):
-        asked = [(pattern, True) for pattern in action.patterns]
+        patterns = [(pattern, True) for pattern in action.patterns]
     else:
-        asked = [(rule.pattern, allow_ip or rule.effect is Effect.DENY) for rule in action.add]
-    if not asked and not (isinstance(action, ChangeEgress) and action.remove):
+        patterns = [(rule.pattern, allow_ip or rule.effect is Effect.DENY) for rule in action.add]
+    if not patterns and not (isinstance(action, ChangeEgress) and action.remove):
         return {"egress": "no pattern is named"}
-    for pattern, ip in asked:
+    for pattern, ip in patterns:
         try:
             hosts.parse(pattern, allow_ip=ip)
         except ValueError as error:

@@ -123,15 +123,15 @@ def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
         return None
 
 
-def covers(allowed: HostPattern, asked: HostPattern) -> bool:
+def covers(allowed: HostPattern, wanted: HostPattern) -> bool:
     """Whether ``allowed`` matches everything that ``asked`` matches."""
-    if not asked.ports <= allowed.ports:
+    if not wanted.ports <= allowed.ports:
         return False
-    if allowed.network is not None and asked.network is not None:
-        same = allowed.network.version == asked.network.version
-        return same and asked.network.subnet_of(allowed.network)  # type: ignore[arg-type]
-    if allowed.network is not None or asked.network is not None:
+    if allowed.network is not None and wanted.network is not None:
+        same = allowed.network.version == wanted.network.version
+        return same and wanted.network.subnet_of(allowed.network)  # type: ignore[arg-type]
+    if allowed.network is not None or wanted.network is not None:
         return False
     if allowed.wildcard:
-        return asked.host.endswith("." + allowed.host) or (asked.wildcard and asked.host == allowed.host)
-    return not asked.wildcard and asked.host == allowed.host
+        return wanted.host.endswith("." + allowed.host) or (wanted.wildcard and wanted.host == allowed.host)
+    return not wanted.wildcard and wanted.host == allowed.host

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from sandbox_console.model.spec import SandboxSpec
 
@@ -73,7 +73,11 @@ class Fact(Struct, frozen=True):
 
 
 class Sandbox(Struct, frozen=True, gc=False):
-    """One sandbox as its backend reports it. Times are seconds since the epoch."""
+    """One sandbox as its backend reports it. Times are seconds since the epoch.
+
+    ``spec`` is what was asked for, and ``found`` those of its fields that the backend can read back, as they are now;
+    ``untold`` says for other fields why it cannot. ``sandbox_console.model.drift`` compares them.
+    """
 
     ref: SandboxRef
     name: str
@@ -88,6 +92,8 @@ class Sandbox(Struct, frozen=True, gc=False):
     maker: str = ""
     spec: SandboxSpec | None = None
     effective: tuple[Fact, ...] = ()
+    found: Mapping[str, Any] = field(default_factory=dict)
+    untold: Mapping[str, str] = field(default_factory=dict)
     pid: int | None = None
     restarts: int | None = None
     detail: str = ""  # one line for a person: why it is lost, failed or unhealthy
@@ -95,16 +101,19 @@ class Sandbox(Struct, frozen=True, gc=False):
 
 
 def spec_of(sandbox: Sandbox) -> SandboxSpec:
-    """A sandbox's spec. For a sandbox of another tool it is what its backend reports: name, image and limits."""
-    if sandbox.spec is not None:
-        return sandbox.spec
-    told = {fact.field: fact.value for fact in sandbox.effective}
+    """A sandbox's spec as asked for, with its present name.
+
+    For a sandbox of another tool it is what its backend reports: name, image and limits.
+    """
+    if sandbox.spec is not None:  # another tool may have renamed it
+        return sandbox.spec if sandbox.spec.name == sandbox.name else structs.replace(sandbox.spec, name=sandbox.name)
+    in_effect = {fact.field: fact.value for fact in sandbox.effective}
     return SandboxSpec(
         sandbox.name,
         image=sandbox.image,
-        cpus=_number(told.get("cpus")),
-        memory_mib=_whole(told.get("memory_mib")),
-        pids=_whole(told.get("pids")),
+        cpus=_number(in_effect.get("cpus")),
+        memory_mib=_whole(in_effect.get("memory_mib")),
+        pids=_whole(in_effect.get("pids")),
     )
 
 

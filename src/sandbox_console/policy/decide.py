@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from sandbox_console.model import hosts, ports
-from sandbox_console.model.action import Action, ChangeEgress, Create, Forward, Update
+from sandbox_console.model.action import Action, ChangeEgress, Create, Forward, OpenShell, Update
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress import Effect
 from sandbox_console.model.sandbox import Sandbox
@@ -38,12 +38,15 @@ def decide(
 
 
 def _forbidden(action: Action, rules: Rules) -> Deny | None:
-    if rules.read_only:
+    if rules.read_only and not _watches(action):
         return Deny("the console is read-only", "policy.read_only", hint="start it without --read-only")
     if action.verb in rules.deny:
         return Deny(f"the policy denies {action.verb}", "policy.deny")
     if isinstance(action, (Create, Update)):
         return _spec_forbidden(action.spec, rules)
+    if isinstance(action, OpenShell) and action.keep and not rules.keep_shells:
+        hint = "leave --keep out, or set keep_shells = true in the policy"
+        return Deny("the policy does not allow kept shells", "policy.keep_shells", hint=hint)
     if isinstance(action, Forward):  # a port that may not be published may not be forwarded either
         return _ports_forbidden([str(action.published)], rules)
     if isinstance(action, ChangeEgress):  # the ceiling also holds for what is opened later
@@ -51,14 +54,19 @@ def _forbidden(action: Action, rules: Rules) -> Deny | None:
     return None
 
 
+def _watches(action: Action) -> bool:
+    """Whether an action only shows a kept shell."""
+    return isinstance(action, OpenShell) and bool(action.attach) and action.read_only
+
+
 def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
     if not any(fnmatchcase(spec.image, pattern) for pattern in rules.images):
         return Deny(f"image {spec.image!r} matches none of {', '.join(rules.images)}", "policy.images")
     for field, cap in (("cpus", rules.max_cpus), ("memory_mib", rules.max_memory_mib), ("pids", rules.max_pids)):
-        asked = getattr(spec, field)
-        if cap is not None and asked is not None and asked > cap:
-            return Deny(f"{field} {asked:g} is above the maximum of {cap:g}", f"policy.max_{field}")
-        if cap is not None and asked is None and rules.require_limits:
+        requested = getattr(spec, field)
+        if cap is not None and requested is not None and requested > cap:
+            return Deny(f"{field} {requested:g} is above the maximum of {cap:g}", f"policy.max_{field}")
+        if cap is not None and requested is None and rules.require_limits:
             return Deny(f"{field} is not set, and the policy requires it", "policy.require_limits")
     return _calls_forbidden(spec, rules) or _egress_forbidden(spec.egress, rules) or _ports_forbidden(spec.ports, rules)
 
@@ -96,13 +104,13 @@ def _egress_forbidden(patterns: Sequence[str], rules: Rules) -> Deny | None:
     if rules.egress is None:
         return None
     ceiling = [hosts.parse(text, allow_ip=rules.egress_ip) for text in rules.egress]
-    for asked in patterns:
+    for pattern in patterns:
         try:
-            wanted = hosts.parse(asked, allow_ip=rules.egress_ip)
+            wanted = hosts.parse(pattern, allow_ip=rules.egress_ip)
         except ValueError as error:
             return Deny(str(error), "policy.egress")
         if not any(hosts.covers(allowed, wanted) for allowed in ceiling):
-            return Deny(f"egress to {asked!r} is not covered by the policy", "policy.egress")
+            return Deny(f"egress to {pattern!r} is not covered by the policy", "policy.egress")
     return None
 
 

@@ -13,6 +13,7 @@ from sandbox_console.model.action import (
     Create,
     DenyEgress,
     Download,
+    EndShell,
     Exec,
     Fork,
     Forward,
@@ -64,6 +65,7 @@ _VERBS: Mapping[type[Action], Capability | None] = {
     Remove: Capability.REMOVE,
     Exec: Capability.EXEC,
     OpenShell: Capability.SHELL,
+    EndShell: None,  # its holder ends it
     Update: None,  # its plan lists what each change needs
     Rename: Capability.RENAME,
     Upload: Capability.COPY,
@@ -90,6 +92,8 @@ _VERBS: Mapping[type[Action], Capability | None] = {
 
 def of_verb(action: Action) -> Capability | None:
     """The capability that the verb itself needs. Raises KeyError for an unknown verb."""
+    if isinstance(action, OpenShell) and action.keep:
+        return Capability.SHELL_KEEP
     if isinstance(action, Exec | OpenShell) and action.user:
         return Capability.EXEC_USER
     return _VERBS[type(action)]

@@ -1,24 +1,19 @@
-"""Writes and reads recordings in asciinema's format, version 2.
+"""Recordings in asciinema's format, version 2: its files, and events that wait to be written.
 
-The format is described at https://docs.asciinema.org/manual/asciicast/v2/.
-
-The files are pure ASCII, so printing one on a terminal is harmless.
+The format is described at https://docs.asciinema.org/manual/asciicast/v2/. The files are pure ASCII, so printing one on
+a terminal is harmless. Only the standard library's light parts are imported: the holder of a kept shell records, too.
 """
 
 from __future__ import annotations
 
-import asyncio
 import codecs
-import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-
-from msgspec import Struct
 
 _HELD = 256 * 1024
 _HELD_S = 0.25
@@ -35,93 +30,49 @@ _BACK = re.compile(r"[^\x08]\x08")
 _LONGEST = 100_000  # characters; a full-screen program may write for ever without a newline
 
 
-class Recorded(Struct, frozen=True):
-    """A finished recording. ``cut`` says that it reached the size limit, ``problem`` why else it ended early."""
+class Pending:
+    """The events of one shell that are not in its file yet. Typed text is in them only where the shell echoed it."""
 
-    id: str
-    sha256: str
-    size_bytes: int
-    cut: bool = False
-    problem: str = ""
-
-
-class Writer:
-    """Writes one shell's output and sizes. Typed text is in it only where the shell echoed it."""
-
-    def __init__(self, path: Path, header: Mapping[str, Any], cap_bytes: int) -> None:
-        self.path = path
-        self.problem = ""
-        self._header = header
-        self._left = cap_bytes
+    def __init__(self, cap_bytes: int, began: float | None = None) -> None:
+        """``began`` is the time of the monotonic clock from which events are counted, by default now."""
+        self.began = time.monotonic() if began is None else began
+        self.left = cap_bytes
+        self.cut = False
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._began = time.monotonic()
-        self._written_at = self._began
+        self._taken_at = self.began
         self._held: list[str] = []
         self._size = 0
-        self._cut = False
 
-    async def begin(self) -> None:
-        """Create the file with mode 0600. Raises OSError."""
-        line = json.dumps({"version": 2, **self._header}) + "\n"
-        await asyncio.to_thread(_make, self.path, line)
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write."""
+        return self._size > _HELD or time.monotonic() - self._taken_at > _HELD_S
 
-    async def output(self, data: bytes) -> None:
-        """Record bytes of the PTY as they were shown. Raises OSError, once, if they cannot be written."""
-        if text := self._decode(data):
+    def output(self, data: bytes, *, last: bool = False) -> None:
+        """Add bytes of the PTY as they were shown."""
+        if text := self._decode(data, last):
             self._keep("o", text)
-        if self._size > _HELD or time.monotonic() - self._written_at > _HELD_S:
-            await self._write()
 
     def resize(self, cols: int, rows: int) -> None:
-        """Record a new size."""
+        """Add a new size."""
         self._keep("r", f"{cols}x{rows}")
 
-    async def end(self, mask: Mask) -> Recorded:
-        """Write the rest. ``mask`` removes secrets from all of the output."""
-        if rest := self._decode(b"", True):
-            self._keep("o", rest)
-        try:
-            await self._write()
-            digest, size = await asyncio.to_thread(_finish, self.path, mask)
-        except OSError as error:
-            return Recorded(self.path.stem, "", 0, self._cut, self.problem or str(error))
-        return Recorded(self.path.stem, digest, size, self._cut, self.problem)
-
-    async def discard(self) -> None:
-        """Remove the recording of a shell that never opened."""
-        await asyncio.to_thread(self.path.unlink, missing_ok=True)
+    def take(self) -> str:
+        """The lines for the file, which are pending no more."""
+        lines, self._held, self._size = "".join(self._held), [], 0
+        self._taken_at = time.monotonic()
+        return lines
 
     def _keep(self, kind: str, text: str) -> None:
-        if self._cut or self.problem:
+        if self.cut:
             return
-        self._left -= len(text)
-        if self._left < 0:
-            self._cut = True
+        self.left -= len(text)
+        if self.left < 0:
+            self.cut = True
             kind, text = "m", "the recording ends here: it reached recording.max_mib"
-        at = round(time.monotonic() - self._began, 6)
+        at = round(time.monotonic() - self.began, 6)
         self._held.append(json.dumps([at, kind, text]) + "\n")
         self._size += len(text)
-
-    async def _write(self) -> None:
-        lines, self._held, self._size = "".join(self._held), [], 0
-        self._written_at = time.monotonic()
-        if not lines:
-            return
-        try:
-            await asyncio.to_thread(_append, self.path, lines)
-        except OSError as error:
-            self.problem = f"{error.strerror or error}"
-            raise
-
-
-def finish_lost(path: Path, mask: Mask) -> Recorded:
-    """Finish the recording of a process that was killed: mask it, without the line that the kill cut short.
-
-    Blocks. Raises OSError, ValueError where it is no recording.
-    """
-    events = list(read_events(path))
-    _rewrite(path, events, mask([text for _, kind, text in events if kind == "o"], _sizes(path, events)))
-    return Recorded(path.stem, digest_of(path), path.stat().st_size, problem="the process that wrote it was killed")
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -144,12 +95,6 @@ def read_events(path: Path) -> Iterator[Event]:
             yield event
 
 
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _event(line: bytes) -> Event | None:
     try:
         at, kind, text = json.loads(line)
@@ -158,28 +103,19 @@ def _event(line: bytes) -> Event | None:
         return None
 
 
-def _make(path: Path, line: str) -> None:
+def make(path: Path, line: str) -> None:
+    """Create a file with mode 0600, and its folder if it is missing. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(line.encode())
 
 
-def _append(path: Path, lines: str) -> None:
+def append(path: Path, lines: str) -> None:
+    """Append to a file. Raises OSError."""
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     with os.fdopen(fd, "ab") as file:
         file.write(lines.encode())
-
-
-def _finish(path: Path, mask: Mask) -> tuple[str, int]:
-    events = list(read_events(path))
-    shown = [text for _, kind, text in events if kind == "o"]
-    masked = mask(shown, _sizes(path, events))
-    if masked != shown:
-        _rewrite(path, events, masked)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    return digest_of(path), path.stat().st_size
 
 
 def _sizes(path: Path, events: list[Event]) -> list[tuple[int, int]]:
@@ -195,14 +131,24 @@ def _sizes(path: Path, events: list[Event]) -> list[tuple[int, int]]:
     return found
 
 
-def _rewrite(path: Path, events: list[Event], masked: list[str]) -> None:
+def mask_file(path: Path, mask: Mask, *, always: bool = False) -> None:
+    """Mask a whole recording, because typed secrets arrive one character at a time.
+
+    It is written again if that changed something, or ``always``, which leaves out a line that was cut short. Raises
+    OSError, ValueError where it is no recording.
+    """
+    events = list(read_events(path))
+    shown = [text for _, kind, text in events if kind == "o"]
+    masked = mask(shown, _sizes(path, events))
+    if not always and masked == shown:
+        return
     header = json.dumps(read_header(path)) + "\n"
     texts = iter(masked)
     lines = [json.dumps([at, kind, next(texts) if kind == "o" else text]) + "\n" for at, kind, text in events]
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
-    _make(fresh, header)
-    _append(fresh, "".join(lines))
+    make(fresh, header)
+    append(fresh, "".join(lines))
     fresh.replace(path)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from sandbox_console.model.late_pattern import late_pattern
 from sandbox_console.secrets.visible_text import LETTER, TAB, width
 
 Cells = Sequence[bytes]
@@ -43,7 +44,7 @@ class Page(Protocol):
         """Erase the whole screen."""
 
 
-_LETTERS = re.compile(LETTER + rb"|.", re.DOTALL)
+_LETTERS = late_pattern(LETTER + rb"|.", re.DOTALL)
 
 
 def form_of(value: bytes) -> Form:

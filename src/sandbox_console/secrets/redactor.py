@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from typing import Any
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
@@ -22,11 +22,11 @@ Size = tuple[int, int]
 """Columns and rows of a terminal."""
 
 
-@dataclass
 class Tally:
-    """Counts the values that are masked while it is set in ``TALLY``."""
+    """Counts the values that are masked while it is set in ``TALLY``. A plain class: a holder imports no msgspec."""
 
-    count: int = 0
+    def __init__(self) -> None:
+        self.count = 0
 
     def take(self) -> int:
         """Return the count so far and reset it to 0."""
@@ -69,19 +69,37 @@ class Redactor:
         """Add values to be masked."""
         values = list(values)
         new = {form for value in values for form in forms(value)}.difference(self._forms)
-        if not new:
-            return
-        for value in values:
-            for form, (left, right) in edges(value).items():
-                known = self._edges.get(form, (frozenset(), frozenset()))
-                self._edges[form] = (known[0] | left, known[1] | right)
+        if new:
+            self._learn(new, (beside for value in values for beside in edges(value).items()))
+
+    def state(self) -> dict[str, list[Any]]:
+        """What it looks for, as JSON: for another process, which has to keep it to itself. See ``from_state``."""
+        return {
+            "forms": [form.decode("latin-1") for form in self._forms],
+            "edges": [[form.decode("latin-1"), *map(sorted, sides)] for form, sides in self._edges.items()],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, list[Any]]) -> Redactor:
+        """A redactor that looks for the same as the one whose ``state`` this was."""
+        found = cls()
+        beside = [(form, (frozenset(left), frozenset(right))) for form, left, right in state["edges"]]
+        known = {form.encode("latin-1") for form in state["forms"]}
+        if known:
+            found._learn(known, ((form.encode("latin-1"), sides) for form, sides in beside))
+        return found
+
+    def _learn(self, new: set[bytes], beside: Iterable[tuple[bytes, Edges]]) -> None:
+        for form, (left, right) in beside:
+            known = self._edges.get(form, (frozenset(), frozenset()))
+            self._edges[form] = (known[0] | left, known[1] | right)
         self._forms = sorted(new.union(self._forms))
         self._automaton = BytesAhoCorasick(self._forms, matchkind=MatchKind.LeftmostLongest)
         self._longest = max(map(len, self._forms))
         ended = {form for form, (_, right) in self._edges.items() if right}  # the next byte decides how much is masked
         self._prefixes = frozenset(form[:size] for form in self._forms for size in range(1, len(form))) | ended
-        beside = [form for form, (left, _) in self._edges.items() if left]
-        self._inner = frozenset(form[:size] for form in beside for size in range(1, len(form) + 1))
+        lefts = [form for form, (left, _) in self._edges.items() if left]
+        self._inner = frozenset(form[:size] for form in lefts for size in range(1, len(form) + 1))
         self._firsts = frozenset(form[0] for form in self._forms)
         self._lefts = frozenset().union(*(left for left, _ in self._edges.values()))
         self._cells = None

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
-from sandbox_console.errors import ConfigError
+from sandbox_console.errors import BackendUnreachable, ConfigError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
@@ -93,8 +93,8 @@ def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
     """
     found: dict[Key, float] = {}
     for name, table in config.backends.items():
-        asked = table.get("timeout_s")
-        each = asked if isinstance(asked, Mapping) else {} if asked is None else {"": asked}
+        setting = table.get("timeout_s")
+        each = setting if isinstance(setting, Mapping) else {} if setting is None else {"": setting}
         for host, seconds in each.items():
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
                 raise ConfigError(
@@ -171,6 +171,8 @@ def _sockets() -> Iterator[tuple[str, Path]]:
     for what, path in (
         ("an engine's socket", "/var/run/docker.sock"),
         ("an engine's socket", os.environ.get("DOCKER_HOST", "").removeprefix("unix://")),
+        ("an engine's socket", "/run/podman/podman.sock"),
+        ("an engine's socket", os.environ.get("CONTAINER_HOST", "").removeprefix("unix://")),
         ("your ssh agent's socket", os.environ.get("SSH_AUTH_SOCK", "")),
         ("your tmux's socket", os.environ.get("TMUX", "").partition(",")[0]),
     ):
@@ -193,7 +195,8 @@ def _links_in(state: Path) -> list[Path]:
 def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]:
     """The backends that the config turns on, each with its folder and table. This imports no SDK.
 
-    ``only`` is a name, or name/host, of those to make. Raises ConfigError if there are none.
+    ``only`` is a name, or name/host, of those to make. Raises ConfigError if there is no such backend, and
+    BackendUnreachable if it has no host.
     """
     only_name, _, only_host = only.partition("/")
     wanted = {name: bool(table.get("enabled", True)) for name, table in config.backends.items()}
@@ -208,7 +211,11 @@ def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]
         if only_name and name != only_name:
             continue
         table = {key: value for key, value in config.backends.get(name, {}).items() if key not in _OURS}
-        found += registry.load(point).backends(BackendSettings(paths.backend(name), table))
+        provider = registry.load(point)
+        made = provider.backends(BackendSettings(paths.backend(name), table))
+        if only_name and not made:
+            raise BackendUnreachable(f"{name} is not on this machine", hint=getattr(provider, "absent_hint", ""))
+        found += made
     return _on_host(found, only_host) if only_host else found
 
 

@@ -113,6 +113,17 @@ class RecordingOptions(Struct, frozen=True, kw_only=True):
     keep_mib: AtLeastOne = 1024
 
 
+class ShellOptions(Struct, frozen=True, kw_only=True):
+    """The ``[shell]`` table. ``keep`` has a process of its own hold each shell, so that it outlives the console.
+
+    A kept shell is ended after ``max_duration_s``, and keeps ``scrollback_mib`` of lines.
+    """
+
+    keep: bool = False
+    max_duration_s: Positive = 86_400.0
+    scrollback_mib: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks."""
 
@@ -124,6 +135,7 @@ class Config(Struct, frozen=True, kw_only=True):
     logs: LogOptions = field(default_factory=LogOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
     recording: RecordingOptions = field(default_factory=RecordingOptions)
+    shell: ShellOptions = field(default_factory=ShellOptions)
     alerts: AlertOptions = field(default_factory=AlertOptions)
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     api: ApiOptions = field(default_factory=ApiOptions)

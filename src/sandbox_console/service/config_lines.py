@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_HEADER = re.compile(r"\s*\[\[?\s*([^\]#]+?)\s*\]\]?\s*(#.*)?$")
-_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
-_PART = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
-_NAMED = re.compile(
+from sandbox_console.model.late_pattern import late_pattern
+
+_HEADER = late_pattern(r"\s*\[\[?\s*([^\]#]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = late_pattern(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_PART = late_pattern(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+_NAMED = late_pattern(
     r"at `\$((?:\.[\w-]+|\[[^\]]*\])+)`|(?:unknown key )?([\w-]+(?:\.[\w-]+)+)(?::|$| is )|unknown key (\S+)"
 )
 _ANY = "[...]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -12,7 +13,17 @@ from msgspec import structs
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.model.action import Action, Exec, OpenShell, Quarantine, Release
+from sandbox_console.model.action import (
+    Action,
+    ChangeEgress,
+    DenyEgress,
+    EndShell,
+    Exec,
+    OpenShell,
+    Quarantine,
+    Release,
+    Update,
+)
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
@@ -38,6 +49,7 @@ from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.performer import Performer
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.denials import DenialFeed
+from sandbox_console.service.reads.drift import Drifts
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard, OwnFolders
@@ -51,6 +63,7 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
+from sandbox_console.service.sessions.kept_shells import KeptShells
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
@@ -88,12 +101,12 @@ class Console:
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
         self._asks = HostRequests(trail, hub, self.denials.ask)
         self.egress = Outbound(fleet, self.denials, self._asks, self._vault, trail)
+        self.drifts = Drifts(trail, self.egress)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
         self.definitions = SecretDefinitions(self._vault, trail, lambda: self.config.policy)
-        shelf = templates or state.with_name("templates")
-        self.templates = Templates(shelf, lambda: self.config, self.secrets, trail)
+        self.templates = Templates(templates or state.parent / "templates", lambda: self.config, self.secrets, trail)
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
@@ -101,11 +114,13 @@ class Console:
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
-        self._sessions = OpenSessions(self.holds)
-        self._lost = LostShells(ShellRecords(state / "shells"), fleet, trail, self._vault, self.recordings, options)
+        records = ShellRecords(state / "shells")
+        self._lost = LostShells(records, fleet, trail, self._vault, self.recordings, options)
+        self.kept_shells = KeptShells(records, config.shell, self._lost, trail.actor, options)
+        self._sessions = OpenSessions(self.holds, self.kept_shells.end_all)
         self._performer = Performer(
             self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
-            self._lost, self._sessions.end,
+            self._lost, self.kept_shells, self._sessions.end,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -124,7 +139,7 @@ class Console:
     def list_as_answered(
         self, backend: str = "", patience_s: float = 0.0
     ) -> AsyncGenerator[tuple[tuple[Sequence[Sandbox], Sequence[BackendHealth]], Sequence[tuple[str, str]]], None]:
-        """Like ``list``, but in parts as they arrive, each with the (backend, host) pairs that have not answered yet.
+        """Like ``list``, in parts as they arrive, each with the (backend, host) pairs that have not answered yet.
 
         The first part has all that answer within ``patience_s`` seconds; the others follow one by one.
         """
@@ -176,8 +191,7 @@ class Console:
 
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
         """The results of a backend's checks of its machine; empty if it has nothing to check."""
-        found = await self.fleet.use(backend, host)
-        return await found.diagnose() if isinstance(found, Diagnosable) else ()
+        return await one.diagnose() if isinstance(one := await self.fleet.use(backend, host), Diagnosable) else ()
 
     async def ground(self) -> GuestFolders:
         """The folders of this machine that guests can change, for a caller that opens files here: see ``hostfs``.
@@ -208,8 +222,7 @@ class Console:
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Publish samples of these sandboxes, the running ones on screen, continuously, and of the others at times.
 
-        ``rest_soon`` says that the list is sorted or filtered by samples, so the others are needed too; see
-        service/reads/stats_sweep.py.
+        ``rest_soon`` says that the list is sorted or filtered by samples, so the others are needed too.
         """
         self._stats.show(refs, rest_soon=rest_soon)
 
@@ -266,8 +279,8 @@ class Console:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
         plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
-        asked = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
-        plan = await within_bounds(plan, asked, sandbox, spec)
+        backend = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
+        plan = await within_bounds(plan, backend, sandbox, spec)
         return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
@@ -297,6 +310,9 @@ class Console:
         finally:
             if isinstance(action, Quarantine | Release) and (found := self.hub.sandboxes.get(action.ref)) is not None:
                 self.hub.publish(Changed(self.holds.marked(found)))
+            if isinstance(action, ChangeEgress | DenyEgress | Update) and action.ref in self.hub.sandboxes:
+                with suppress(ConsoleError):  # no backend reports a change of rules, or of what was asked for
+                    self.hub.publish(Changed(await self.fleet.inspect(action.ref)))
 
     async def refuse(self, action: Action, why: ConsoleError) -> NoReturn:
         """Record an action that a server does not allow its caller, and raise ``why`` with the row's id.
@@ -320,6 +336,10 @@ class Console:
         session = await self._performer.shell(request, consent)
         self._sessions.add(session)
         return session
+
+    async def end_shell(self, action: EndShell, *, consent: Consent = Consent()) -> ActionResult:  # noqa: B008 - frozen
+        """End a kept shell through the gate; returns once its end is on record."""
+        return await self._begin(self._performer.end_shell(action, consent))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start work that goes on if its caller is cancelled. Raises UsageError if the console is closed."""

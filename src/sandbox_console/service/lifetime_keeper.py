@@ -43,7 +43,7 @@ async def _keep(name: str, host: str, folder: Path, engine: str) -> None:
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     provider = registry.load(registry.available()[name])
-    [backend] = provider.backends(BackendSettings(folder, {"contexts": [host]}))
+    [backend] = provider.backends(BackendSettings(folder, {getattr(provider, "hosts_option", "contexts"): [host]}))
     if not isinstance(backend, EnforcesLifetimes):
         raise ConfigError(f"{name} has no keeper process")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,10 +12,12 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.errors import ConsoleError, InvalidSpec
+from sandbox_console.backends.base import PassableTerminal, PassedShell, Terminal
+from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import (
     Action,
     Create,
+    EndShell,
     Exec,
     Fork,
     OpenShell,
@@ -30,14 +33,15 @@ from sandbox_console.model.action import (
 from sandbox_console.model.actor import acting
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Allow, Deny
+from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.effects.call import Call, EndSessions
-from sandbox_console.service.effects.dispatch import carry_out
 from sandbox_console.service.gate.gate import Consent, Gate, Request
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
@@ -48,6 +52,9 @@ from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard
 from sandbox_console.service.reads.name_changes import note_after, note_before
 from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.sessions.held_terminal import DETACHED, HeldTerminal
+from sandbox_console.service.sessions.kept_session import KeptSession
+from sandbox_console.service.sessions.kept_shells import KeptShells
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.shell import ShellSession
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord
@@ -60,8 +67,9 @@ class Performer:
 
     def __init__(
         self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
-        recordings: Recordings, holds: Holds, lost: LostShells, end_sessions: EndSessions,
+        recordings: Recordings, holds: Holds, lost: LostShells, kept: KeptShells, end_sessions: EndSessions,
     ) -> None:  # fmt: skip
+        self._kept = kept
         self._holds, self._lost, self._end_sessions = holds, lost, end_sessions
         self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
         self._vault, self._shares, self._recordings = vault, shares, recordings
@@ -97,6 +105,8 @@ class Performer:
         self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,
         mask: Redactor,
     ) -> ActionResult:  # fmt: skip
+        from sandbox_console.service.effects.dispatch import carry_out
+
         action = request.action
         backend = await self._fleet.use(*place_of(action))
         await self._give_workspace(request)
@@ -118,16 +128,18 @@ class Performer:
 
         A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
-        asked = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
-        await self._gate.run(asked, _nothing, _row_end)
+        request = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
+        await self._gate.run(request, _nothing, _row_end)
 
     async def shell(self, action: OpenShell, consent: Consent) -> ShellSession:
         """Open a shell. Its end is noted in the audit log when the session is closed."""
+        action = await self._as_configured(action)
         request = await self._admission.request(action, consent)
         opened: list[ShellSession] = []
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
-            opened.append(await self._open(request, action, permit, secrets))
+            attaches = self._attach(request, action, permit) if action.attach else None
+            opened.append(await (attaches or self._open(request, action, permit, secrets)))
             return opened[0]
 
         try:
@@ -137,21 +149,33 @@ class Performer:
                 await session.close()
             raise
 
+    async def _as_configured(self, action: OpenShell) -> OpenShell:
+        """The action, with ``keep`` if the configuration says so and the policy and the backend allow it."""
+        if action.keep is not None or action.attach or not self._kept.options.keep:
+            return action
+        able = (await self._fleet.use(action.ref.backend, action.ref.host)).capabilities()
+        return structs.replace(action, keep=self._gate.rules.keep_shells and able.has(Capability.SHELL_KEEP))
+
     async def _open(
         self, request: Request, action: OpenShell, permit: Permit, secrets: list[ResolvedSecret]
     ) -> ShellSession:
         backend = await self._fleet.use(action.ref.backend, action.ref.host)
         name = request.target.name if request.target else ""
+        kept = await asyncio.to_thread(self._kept.name_for, action.name, name) if action.keep else ""
         recorder = await self._recordings.begin(action, name, permit.audit_id)
         action = structs.replace(action, mark=token_hex(16))
         recording = recorder.path.stem if recorder is not None else ""
         record = ShellRecord(
             audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._trail.actor,
-            began=time.time(), user=action.user, mark=action.mark, recording=recording,
+            began=time.time(), user=action.user, mark=action.mark, recording=recording, kept=kept,
         )  # fmt: skip
         held = await self._lost.hold(record)
         try:
             terminal = await backend.shell(permit, action, secrets)
+            if kept:
+                return await self._keep(
+                    request, structs.replace(action, name=kept), permit, terminal, held, record, recorder
+                )
         except BaseException:
             if recorder is not None:
                 await run_to_completion(recorder.discard())
@@ -164,11 +188,72 @@ class Performer:
         session.without = tuple(_lacking(request.target, secrets))
         return session
 
+    async def _keep(
+        self, request: Request, action: OpenShell, permit: Permit, terminal: Terminal, held: HeldRecord | None,
+        record: ShellRecord, recorder: Writer | None,
+    ) -> KeptSession:  # fmt: skip
+        """Pass a shell that was opened to a holder of its own. It is ended if that fails."""
+        try:
+            held, passed = _passed(held, terminal)
+            try:
+                must = self._recordings.required(action)
+                seen = await self._kept.start(
+                    held, record, passed, action, self._vault.redactor, recorder, must_record=must
+                )
+            finally:
+                for fd in passed.files:
+                    os.close(fd)
+        except BaseException:
+            with suppress(Exception):
+                await run_to_completion(terminal.close())
+            raise
+        if isinstance(terminal, PassableTerminal):
+            terminal.let_go()
+        self._lost.passed_on(held)
+        return self._session(action, permit, seen, request, held.id)
+
+    async def _attach(self, request: Request, action: OpenShell, permit: Permit) -> KeptSession:
+        shell = await self._kept.find(action.attach)
+        if shell.ref != action.ref:
+            raise NotFound(f"{action.ref} has no kept shell {action.attach!r}", hint="sandbox-console shells ls")
+        terminal = await self._kept.attach(shell, action, acting() or self._trail.actor)
+        return self._session(structs.replace(action, name=shell.name), permit, terminal, request, shell.id)
+
+    def _session(
+        self, action: OpenShell, permit: Permit, terminal: HeldTerminal, request: Request, id_: str
+    ) -> KeptSession:
+        async def note(body: Mapping[str, Any]) -> None:
+            told = {**body, "actor": acting() or self._trail.actor}
+            journal = await self._trail.journal()
+            await journal.note(permit, request.backend, str(action.ref), masked(told, self._vault.redactor.text))
+            if body.get("viewer") != DETACHED:
+                await self._kept.recorded(id_)
+
+        async def end() -> None:
+            await self.end_shell(EndShell(action.ref, id_), request.consent)
+
+        return KeptSession(
+            action, permit.audit_id, terminal, self._vault.redactor, note, self._recordings, id_, action.name, end
+        )
+
+    async def end_shell(self, action: EndShell, consent: Consent) -> ActionResult:
+        """End a kept shell through the gate."""
+        request = await self._admission.request(action, consent)
+
+        async def effect(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
+            shell = await self._kept.find(action.id)
+            if shell.ref != action.ref:
+                raise NotFound(f"{action.ref} has no kept shell {action.id!r}", hint="sandbox-console shells ls")
+            await self._kept.end(shell, acting() or self._trail.actor, "it was ended")
+            return ActionResult(permit.audit_id, action.ref, details={"shell_name": shell.name})
+
+        return await self._gate.run(request, effect, _row_end)
+
     def _note_end(self, permit: Permit, request: Request, held: HeldRecord | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
             journal = await self._trail.journal()
-            told = masked(body, self._vault.redactor.text)
-            await journal.note(permit, request.backend, str(ref_of(request.action)), told)
+            body_masked = masked(body, self._vault.redactor.text)
+            await journal.note(permit, request.backend, str(ref_of(request.action)), body_masked)
             await self._lost.forget(held)
 
         return note
@@ -200,6 +285,15 @@ class Performer:
 
 async def _nothing(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
     return ActionResult(permit.audit_id)
+
+
+def _passed(held: HeldRecord | None, terminal: Terminal) -> tuple[HeldRecord, PassedShell]:
+    """What the holder of a shell gets."""
+    if held is None:
+        raise BackendError("the shell cannot be kept: its record cannot be written", hint="free some space")
+    if not isinstance(terminal, PassableTerminal):
+        raise Unsupported("the shell cannot be kept: the backend cannot pass it on")
+    return held, terminal.passed()
 
 
 def _spec_of(request: Request) -> SandboxSpec | None:

@@ -83,10 +83,11 @@ class SandboxHandle:
         return RunningCommand(self._loop, self._loop.run(made))
 
     def shell(
-        self, *, shell: str | None = None, user: str | None = None, cols: int = 80, rows: int = 24, record: bool = False
-    ) -> Held[ShellSession]:
-        """Open a shell on a PTY. ``with`` closes it; after ``get()``, close it yourself."""
-        inner = self._inner.shell(shell=shell, user=user, cols=cols, rows=rows, record=record)
+        self, *, shell: str | None = None, user: str | None = None, cols: int = 80, rows: int = 24,
+        record: bool = False, keep: bool = False,
+    ) -> Held[ShellSession]:  # fmt: skip
+        """Open a shell on a PTY. ``with`` closes it; after ``get()``, close it yourself. ``keep``: it goes on then."""
+        inner = self._inner.shell(shell=shell, user=user, cols=cols, rows=rows, record=record, keep=keep)
         return Held(self._loop, inner, lambda session: ShellSession(self._loop, session))
 
     def read_file(self, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:

@@ -12,6 +12,7 @@ from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.errors import Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.drift import NETWORK
 from sandbox_console.model.event import BackendEvent, HealthChanged, Removed
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Status
@@ -176,7 +177,20 @@ class FakeBackend(FakeGuest, FakeImages):
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         await self._meet(permit, "update")
         if self._get(ref).spec is not None:  # nothing is stored about another tool's sandbox that a list would show
-            await self._change(ref, spec=spec, labels=dict(spec.labels))
+            await self._change(ref, spec=spec, labels=dict(spec.labels), found=self._found(ref, spec))
+
+    async def adopt(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
+        await self._meet(permit, "adopt")
+        await self._change(ref, spec=spec)
+
+    async def rejoin(self, permit: Permit, ref: SandboxRef) -> None:
+        await self._meet(permit, "rejoin")
+        await self._change(ref, found={**self._get(ref).found, NETWORK: ""})
+
+    def _found(self, ref: SandboxRef, spec: SandboxSpec) -> dict[str, object]:
+        """What is found after an update: the limits as asked, and the rest as before."""
+        limits = ("cpus", "memory_mib", "pids")
+        return {name: getattr(spec, name) if name in limits else v for name, v in self._get(ref).found.items()}
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> FakeProcess:
         await self._meet(permit, "exec")

@@ -95,8 +95,8 @@ class FakeGuest(FakeCore):
 
     def _rules_of(self, ref: SandboxRef) -> tuple[EgressRule, ...]:
         spec = self._get(ref).spec
-        asked = tuple(map(EgressRule, spec.egress if spec else ()))
-        return self._rules.get(ref.id, asked)
+        rules = tuple(map(EgressRule, spec.egress if spec else ()))
+        return self._rules.get(ref.id, rules)
 
     async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
         await self._meet(permit, "set_egress")

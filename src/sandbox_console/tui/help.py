@@ -10,7 +10,6 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import Screen
-from textual.widgets import Input, TextArea
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
@@ -138,6 +137,8 @@ def _told(node: DOMNode, binding: Binding) -> str:
 @cache
 def _own(kind: type[DOMNode]) -> frozenset[tuple[str, str]]:
     """Return the editing actions that a widget inherits from Textual."""
+    from textual.widgets import Input, TextArea  # TextArea takes 10 ms
+
     of = next((one for one in (Input, TextArea) if issubclass(kind, one)), None)
     known = [one for one in of.BINDINGS if isinstance(one, Binding)] if of else []
     return frozenset((one.action, one.description) for one in known)

@@ -14,7 +14,6 @@ from sandbox_console.service import fixed_fields
 from sandbox_console.tui.app_parts import AppParts, Told
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.fleet.header import backend_name
-from sandbox_console.tui.help import help_words, unavailable
 from sandbox_console.tui.text.formatting import HEALTH, STYLES
 
 _SEVERE = {"error": "$text-error", "warning": "$text-warning"}
@@ -28,6 +27,8 @@ class PageActions(AppParts):
         if isinstance(self.screen, TextScreen):
             return
         selected = self.main.selected if self.screen is self.main else None
+        from sandbox_console.tui.help import help_words, unavailable
+
         here = await unavailable(self, selected) if selected else ()
         self.push_screen(TextScreen("Keys that work here", help_words(self.screen, here)))
 

@@ -90,7 +90,7 @@ class ConsoleCommands(Provider):
     def _here(self) -> Iterator[_Command]:
         """Yield the actions of the focused widget, its tab and its page."""
         app, general = self._shown_app, {binding.id for binding in list_keys()}
-        told: set[tuple[str, str]] = set()
+        seen: set[tuple[str, str]] = set()
         for node, binding, enabled, _ in self.screen.active_bindings.values():
             plain_move = binding.action.removeprefix("screen.").startswith(_MOVES) or binding.action in HIDDEN
             if not binding.description or not enabled or plain_move or binding.id in general:
@@ -98,8 +98,8 @@ class ConsoleCommands(Provider):
             where = place_of(node)
             if not isinstance(node, Widget) or isinstance(node, Input) or binding.action.startswith("app."):
                 continue
-            if (where, binding.description) not in told:  # only once, not for each of its keys
-                told.add((where, binding.description))
+            if (where, binding.description) not in seen:  # only once, not for each of its keys
+                seen.add((where, binding.description))
                 key = "" if binding.key == NO_KEY else f" (key {key_words(app.get_key_display(binding))})"
                 yield _Command(binding.description, binding.action, f"{where}{key}", node)
 
@@ -111,9 +111,9 @@ class ConsoleCommands(Provider):
                 continue
             if self.screen is not app.main and not binding.action.startswith("app."):
                 continue
-            title, told = _TOLD.get(binding.id, (binding.description, ""))
+            title, about = _TOLD.get(binding.id, (binding.description, ""))
             key = short_key(app.keymap.first(binding.id)) if self.screen is app.main else ""
-            text = " ".join(filter(None, [told, f"(key {key})" if key else ""]))
+            text = " ".join(filter(None, [about, f"(key {key})" if key else ""]))
             yield _Command(title, binding.action, text, app.main.table if binding.id in on_table else None)
         for theme in THEMES:
             yield _Command(f"Theme {theme.name}", f"app.use_theme('{theme.name}')", "Change the colours")

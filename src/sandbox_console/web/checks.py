@@ -82,12 +82,12 @@ class Checks:
     def _reached_by(self, request: web.Request) -> tuple[str, Collection[str]]:
         """The scheme and the names by which a browser has reached us, stored with its address for the handlers."""
         request[SCHEME], request[PEER] = self._scheme, request.remote or "socket"
-        told = request.headers.getall("X-Forwarded-Proto", [])
-        if not told or not self._is_proxy(request):
+        schemes = request.headers.getall("X-Forwarded-Proto", [])
+        if not schemes or not self._is_proxy(request):
             return self._scheme, self._authorities
-        if len(told) != 1 or told[0].lower() not in ("http", "https"):
+        if len(schemes) != 1 or schemes[0].lower() not in ("http", "https"):
             raise web.HTTPBadRequest(text="X-Forwarded-Proto must be http or https, once.\n")
-        request[SCHEME] = told[0].lower()
+        request[SCHEME] = schemes[0].lower()
         request[PEER] = _client(",".join(request.headers.getall("X-Forwarded-For", []))) or request[PEER]
         return request[SCHEME], self._proxied
 

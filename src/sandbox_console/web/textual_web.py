@@ -104,10 +104,10 @@ async def _run(argv: Sequence[str], failure: str) -> None:
         raise ConsoleError(f"{failure}: it took longer than {_INSTALL_S:.0f} s", hint="try again") from None
     if code:
         lines = [clean(line) for line in output.splitlines() if line.strip()]
-        told = next(
+        reason = next(
             (line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else f"exit {code}"
         )
-        raise ConsoleError(f"{failure}: {told}", hint="it is recreated at the next try; pip's own settings are used")
+        raise ConsoleError(f"{failure}: {reason}", hint="it is recreated at the next try; pip's own settings are used")
 
 
 async def _output(process: Process) -> str:

@@ -230,9 +230,20 @@ async def test_the_first_line_is_the_true_beginning_and_what_rotation_took_is_co
     async with run_app() as (app, pilot):
         await until(pilot, lambda: logs_of(app).view.total == 10)
         await pilot.press("l", "g")
-        await until(pilot, lambda: "the log begins here; 12,000 lines before were rotated away" in screen_text(app))
+        await until(pilot, lambda: "the log begins here; 12,000 lines rotated away" in screen_text(app))
         assert texts(logs_of(app).view)[:2] == ["[12,000 lines lost: rotated away]", "line 0"]
         assert "12,000 lines lost: rotated away" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_a_search_has_not_seen_is_told_whole_on_each_screen(run_app, long_log, size):
+    long_log.insert(0, LogGap(long_log[0].at_ns, "rotated away", 123_456_789))
+    async with run_app(size=size) as (app, pilot):
+        await pilot.press("l")
+        await until(pilot, lambda: logs_of(app).view.total == 10)
+        await pilot.press("slash", *"needle of many letters", "enter")
+        await until(pilot, lambda: "the log begins here; 123,456,789 lines rotated away" in screen_text(app))
+        assert "match 0/0" in screen_text(app)
 
 
 async def test_what_has_no_room_is_counted_in_a_search_and_at_the_beginning(run_app, fake, long_log):
@@ -246,7 +257,7 @@ async def test_what_has_no_room_is_counted_in_a_search_and_at_the_beginning(run_
         await pilot.press("l", "slash", *"needle", "enter")
         await until(pilot, lambda: "match 0/0: needle  2 more in " in screen_text(app))
         held = len(view.store)
-        assert f"2 more in {8000 - held:,} older lines that memory has no room for" in screen_text(app)
+        assert f"2 more in {8000 - held:,} older lines not in memory" in screen_text(app)
         await pilot.press("escape", "g")
         await until(pilot, lambda: "the log begins here" in screen_text(app))
         found = texts(view)

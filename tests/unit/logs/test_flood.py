@@ -53,11 +53,14 @@ async def test_what_is_over_the_rate_is_left_out_and_said(tmp_path, clock):
     assert items[-1].data == b"after\n"
 
 
-async def test_what_was_left_out_last_is_told_at_the_end(tmp_path, clock):
+async def test_what_was_left_out_last_is_told_though_nothing_follows(tmp_path, clock):
     writer = segments.Writer(str(tmp_path / "logs"), 1 << 20, 4, RATE)
     writer.write(segments.STDOUT, b"half a line " * 100)
+    assert not writer.owes
     writer.write(segments.STDOUT, b"gone\n" * 3)
-    writer.end()
+    assert writer.owes
+    writer.tell_losses()
+    assert not writer.owes
     items = await found(tmp_path)
     assert isinstance(items[-1], LogGap)
     assert (items[-1].lines, items[-1].reason) == (3, "a flood: 15 bytes were left out")
@@ -68,5 +71,5 @@ async def test_without_a_rate_nothing_is_left_out(tmp_path, clock):
     writer = segments.Writer(str(tmp_path / "logs"), 1 << 20, 4)
     for _ in range(100):
         writer.write(segments.STDOUT, b"y" * 999 + b"\n")
-    writer.end()
+    writer.tell_losses()
     assert len(kept(await found(tmp_path))) == 100_000

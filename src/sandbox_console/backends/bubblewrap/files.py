@@ -84,8 +84,8 @@ async def _ask(record: Record, op: str, path: str) -> list[FileInfo]:
         await helper.end()
 
 
-def _info(said: dict[str, Any]) -> FileInfo:
-    return FileInfo(**{**said, "kind": FileKind(said["kind"])})
+def _info(reported: dict[str, Any]) -> FileInfo:
+    return FileInfo(**{**reported, "kind": FileKind(reported["kind"])})
 
 
 class _FileHelper:
@@ -131,9 +131,9 @@ class _FileHelper:
     async def judge(self) -> None:
         """Wait for its end. Raises the error that it reported."""
         self._in.close()
-        said = (await shielded(self._said)).decode("utf-8", "replace")
+        text = (await shielded(self._said)).decode("utf-8", "replace")
         if await self._process.wait() != 0:
-            raise _failure(said, self._path)
+            raise _failure(text, self._path)
 
     async def end(self) -> None:
         """Make sure that the process is gone."""
@@ -192,8 +192,8 @@ def _stopped(record: Record, op: str, path: str) -> tuple[str, str]:
 
 def _failure(said: str, path: str) -> ConsoleError:
     try:
-        told = json.loads(said)
-        word, text = str(told["word"]), str(told["text"])
+        reported = json.loads(said)
+        word, text = str(reported["word"]), str(reported["text"])
     except (ValueError, LookupError, TypeError):
         last = said.strip().splitlines()
         return BackendError(f"{path} could not be copied: {last[-1] if last else 'the helper was ended'}")

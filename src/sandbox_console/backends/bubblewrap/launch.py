@@ -72,8 +72,8 @@ async def launch(asked: dict[str, Any], name: str, others: Callable[[], Sequence
     if not out and not Path(asked["dir"]).is_dir():
         raise NotFound(f"{name} was removed while it was being started")
     if not out:
-        said = err.decode("utf-8", "replace").strip().splitlines()
-        raise BackendError(f"the supervisor of {name} ended at once: {said[-1] if said else 'it said nothing'}")
+        lines = err.decode("utf-8", "replace").strip().splitlines()
+        raise BackendError(f"the supervisor of {name} ended at once: {lines[-1] if lines else 'it said nothing'}")
     answer = json.loads(out)
     if taken := answer.get("taken"):
         raise await asyncio.to_thread(ports.taken, taken, answer["hint"], name, others)

@@ -55,8 +55,8 @@ class Limiter(Struct, frozen=True):
         """Raise Unsupported for a limit that cannot be enforced, unless the spec accepts best effort."""
         if spec.limits == "best-effort":
             return
-        for controller, asked in (("memory", spec.memory_mib), ("cpu", spec.cpus), ("pids", spec.pids)):
-            if asked is not None and (why := self.why_not(controller)):
+        for controller, requested in (("memory", spec.memory_mib), ("cpu", spec.cpus), ("pids", spec.pids)):
+            if requested is not None and (why := self.why_not(controller)):
                 raise Unsupported(
                     f"{_OF[controller]}: bubblewrap {why}", hint='leave it out, or set limits = "best-effort"'
                 )

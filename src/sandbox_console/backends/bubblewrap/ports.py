@@ -46,24 +46,24 @@ def _bound(record: Record) -> Iterator[PublishedPort]:
 def problem(spec: SandboxSpec) -> str:
     """Why this user cannot publish a port; empty if it is possible, or if the port is only taken now."""
     try:
-        asked = parse_all(spec.ports)
+        requested = parse_all(spec.ports)
     except ValueError:
         return ""  # the spec's own check reports it
-    if spec.egress and any(one.port == PORT for one in asked):
+    if spec.egress and any(one.port == PORT for one in requested):
         return f"{PORT} of the sandbox belongs to its egress gateway: only the guest may use it"
-    return next(filter(None, map(_refused, asked)), "")
+    return next(filter(None, map(_refused, requested)), "")
 
 
-def _refused(asked: PublishedPort) -> str:
+def _refused(port: PublishedPort) -> str:
     try:
-        with socket.socket(socket.AF_INET6 if ":" in asked.address else socket.AF_INET) as sock:
+        with socket.socket(socket.AF_INET6 if ":" in port.address else socket.AF_INET) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((asked.address, asked.host_port))
+            sock.bind((port.address, port.host_port))
     except PermissionError:
-        return f"{asked.place} is root's to take; yours are the ports from {int(_ROOTS.read_text())} on"
+        return f"{port.place} is root's to take; yours are the ports from {int(_ROOTS.read_text())} on"
     except OSError as error:
         here = error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-        return "" if here else f"{asked.address} is not an address of this host"
+        return "" if here else f"{port.address} is not an address of this host"
     return ""
 
 

@@ -11,6 +11,7 @@ import termios
 from collections.abc import AsyncIterator
 from typing import Any
 
+from sandbox_console.backends.base import PassedShell
 from sandbox_console.backends.bubblewrap.client import Connection, readable, wake, writable
 from sandbox_console.errors import BackendError, Conflict
 from sandbox_console.model.log import Stream
@@ -240,6 +241,12 @@ class Shell(_Guest):
     async def resize(self, cols: int, rows: int) -> None:
         if not self._closing:
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def passed(self) -> PassedShell:
+        return PassedShell(kind="pty", files=(os.dup(self._master), self._connection.duplicate()))
+
+    def let_go(self) -> None:
+        self._close()
 
     async def close(self) -> None:
         if self._closing:

@@ -46,12 +46,12 @@ def fact(record: Record) -> Fact:
             return Fact("seccomp", "filtered", _note(set(how.split("+"))))
 
 
-def _note(asked: set[str]) -> str:
+def _note(requested: set[str]) -> str:
     """What a filter refuses, and what the spec allows."""
-    refused = [] if "ptrace" in asked else ["ptrace"]
-    refused += [] if "nested_userns" in asked else ["mounts", "namespaces"]
-    works = ["debuggers"] if "ptrace" in asked else []
-    works += ["user namespaces"] if "nested_userns" in asked else []
+    refused = [] if "ptrace" in requested else ["ptrace"]
+    refused += [] if "nested_userns" in requested else ["mounts", "namespaces"]
+    works = ["debuggers"] if "ptrace" in requested else []
+    works += ["user namespaces"] if "nested_userns" in requested else []
     return _REFUSED.format("".join(f"{one}, " for one in refused), f"{' and '.join(works)} work; " if works else "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox_console.backends.bubblewrap import jail, ports, syscall_filter
+from sandbox_console.backends.bubblewrap import drift, jail, ports, syscall_filter
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Record
@@ -33,6 +33,8 @@ def sandbox(record: Record, limiter: Limiter, options: Options) -> Sandbox:
         maker="sandbox-console",
         spec=record.spec,
         effective=tuple(_facts(record, limiter, options)),
+        found=drift.found(record, options),
+        untold=drift.untold(record, limiter),
         pid=raw.get("pid") if record.status.live else None,
         restarts=max(0, (raw.get("starts") or 1) - 1),
         detail=record.detail,

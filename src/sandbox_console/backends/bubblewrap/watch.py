@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.state import Store
 from sandbox_console.backends.common import notify
@@ -15,8 +16,10 @@ _SETTLE_S = 0.01  # several files change at once when a sandbox starts or ends
 _TOP = "."
 
 
-async def changes(store: Store, look: Callable[[], list[Sandbox]]) -> AsyncIterator[BackendEvent]:
-    """First Listed, then each sandbox that differs from the last report.
+async def changes(
+    store: Store, look: Callable[[], list[Sandbox]], others: Callable[[], list[Path]] = list
+) -> AsyncIterator[BackendEvent]:
+    """First Listed, then each sandbox that differs from the last report. ``others`` are further folders to watch.
 
     A supervisor's death is a change too: the kernel releases the lock that it held.
     """
@@ -28,6 +31,8 @@ async def changes(store: Store, look: Callable[[], list[Sandbox]]) -> AsyncItera
         while True:
             for identity in await asyncio.to_thread(store.ids):
                 folders.add(identity, store.folder / identity)
+            for folder in await asyncio.to_thread(others):
+                folders.add(str(folder), folder)
             try:
                 now = {one.ref: one for one in await asyncio.to_thread(look)}
             except ConsoleError:

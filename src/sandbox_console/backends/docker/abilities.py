@@ -24,7 +24,7 @@ class Abilities:
     """What a backend may do besides the Backend protocol; mixed into DockerBackend."""
 
     _connection: Connection
-    _gates: Gateways
+    _gateways: Gateways
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
         return await files.stat(await self._engine(), ref.id, path)
@@ -65,7 +65,7 @@ class Abilities:
         return await commit.commit(await self._engine(), ref.id, image)
 
     async def images(self) -> Sequence[Image]:
-        return await images.images(await self._engine(), self._gates.image)
+        return await images.images(await self._engine(), self._gateways.image)
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         need(permit)
@@ -76,11 +76,11 @@ class Abilities:
         await images.remove(await self._engine(), name, force)
 
     async def prunable_images(self, unused: bool) -> Prunable:
-        return await images.prunable(await self._engine(), unused, self._gates.image)
+        return await images.prunable(await self._engine(), unused, self._gateways.image)
 
     async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
         need(permit)
-        return await images.prune(await self._engine(), unused, self._gates.image)
+        return await images.prune(await self._engine(), unused, self._gateways.image)
 
     async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
         need(permit)

@@ -19,8 +19,9 @@ from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
+from sandbox_console.backends.docker.asked_specs import AskedSpecs
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.egress import EgressAbilities
+from sandbox_console.backends.docker.drift_abilities import DriftAbilities
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.gateways import Gateways, Options, token_of
 from sandbox_console.backends.docker.labels import claims, image_labels, is_gateway, own_labels
@@ -50,7 +51,7 @@ ENDED_S = 10.0
 """How long a killed container may take to disappear before it counts as a failure."""
 
 
-class DockerBackend(EgressAbilities):
+class DockerBackend(DriftAbilities):
     """The containers of one docker context; ``host`` is the context's name."""
 
     name = "docker"
@@ -61,11 +62,15 @@ class DockerBackend(EgressAbilities):
     ) -> None:  # fmt: skip
         self.host = context
         self._kept, self._tmp_mib = tuple(kept), tmp_mib
-        self._connection = Connection(context)
+        self._connection = self._connected(context)
         self._installation = Installation(state_dir)
-        self._gates = Gateways(self._connection, state_dir, options or Options())
-        self._lives = LifetimeLimits(self._connection, state_dir, self._gates)
+        self._gateways = Gateways(self._connection, state_dir, options or Options())
+        self._asked = AskedSpecs(state_dir / "asked" if state_dir else None)
+        self._lives = LifetimeLimits(self._connection, state_dir, self._gateways)
         self._listed = False  # listed since the last health check: such an engine is healthy
+
+    def _connected(self, context: str) -> Connection:
+        return Connection(context)
 
     async def open(self) -> None:
         await self.health()
@@ -74,13 +79,14 @@ class DockerBackend(EgressAbilities):
         await self._connection.close()
 
     def capabilities(self) -> Capabilities:
-        return abilities.capabilities(self._connection.info, self._gates.problem, self._lives.problem)
+        local = self._connection.local or not self._connection.info  # before it was read, what an engine usually has
+        return abilities.capabilities(self._connection.info, self._gateways.problem, self._lives.problem, local=local)
 
     async def health(self) -> BackendHealth:
         listed, self._listed = self._listed, False
         if listed and self._connection.read_within(events.JUST_NOW_S):
             return await self._connection.health(events.JUST_NOW_S)
-        looking = asyncio.create_task(self._gates.look())  # done meanwhile, it saves each command a round trip
+        looking = asyncio.create_task(self._gateways.look())  # done meanwhile, it saves each command a round trip
         try:
             health = await self._connection.health()
             if health.ok:
@@ -95,7 +101,7 @@ class DockerBackend(EgressAbilities):
     async def diagnose(self) -> Sequence[Diagnosis]:
         if not (await self.health()).ok:
             return ()
-        found = diagnosis.look(self._connection.info, self._gates.problem, apart=await self._gates.apart())
+        found = diagnosis.look(self._connection.info, self._gateways.problem, apart=await self._gateways.apart())
         return (*found, *await self._lives.diagnosed())
 
     async def list(self) -> builtins.list[Sandbox]:
@@ -119,11 +125,12 @@ class DockerBackend(EgressAbilities):
         data = await self._inspected(ref)
         history = self._connection.history
         image = await history.image(engine, str(data.get("Image", "")))
-        published = (*await self._gates.walled(engine, data), *await self._gates.published(engine, data))
+        asked = await self._last_asked(data)
+        published = (*await self._gateways.walled(engine, data), *await self._gateways.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
-            published=published, ours=self._installation.id, lives=await self._lives.facts(data),
-            why=await self._lives.why(data),
+            published=published, ours=self._installation.id, backend=self.name, lives=await self._lives.facts(data),
+            why=await self._lives.why(data), asked=asked, rules=await self._rules(data, asked),
         )  # fmt: skip
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
@@ -160,25 +167,25 @@ class DockerBackend(EgressAbilities):
         if not self._connection.info:
             await self._connection.refresh()
         if spec.egress or spec.ports:
-            await self._gates.look()
+            await self._gateways.look()
         abilities.refuse_unsupported(spec, self.capabilities())
         if problems := await asyncio.to_thread(self.validate, spec):
             raise InvalidSpec(problems)
         progress(f"creating {spec.name} from {spec.image}")
-        return SandboxRef("docker", self.host, await self._made(engine, spec, secrets))
+        return SandboxRef(self.name, self.host, await self._made(engine, spec, secrets))
 
     async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
         own = await asyncio.to_thread(self._installation.made)
-        gate = await self._gates.make(engine, self._connection.info, spec) if spec.egress or spec.ports else None
+        gateway = await self._gateways.make(engine, self._connection.info, spec) if spec.egress or spec.ports else None
         try:
             made = await lifecycle.create(
-                engine, self._connection.info, spec, secrets, gate,
+                engine, self._connection.info, spec, secrets, gateway,
                 kept=self._kept, tmp_mib=self._tmp_mib, installation=own,
             )  # fmt: skip
             await self._lives.add(engine, made, spec)
         except BaseException:
-            if gate is not None:
-                await run_to_completion(self._gates.discard(engine, gate.token))
+            if gateway is not None:
+                await run_to_completion(self._gateways.discard(engine, gateway.token))
             raise
         return made
 
@@ -189,7 +196,7 @@ class DockerBackend(EgressAbilities):
         await self._lives.need(data)
         token = token_of(data)
         if token:
-            await self._gates.start(engine, token, data)
+            await self._gateways.start(engine, token, data)
         try:
             await lifecycle.start(engine, ref.id, _name(ref), secrets)
         except BaseException:
@@ -201,7 +208,7 @@ class DockerBackend(EgressAbilities):
         """Stop the gateway of a sandbox that did not start, as it would keep its ports on the host."""
         with suppress(ConsoleError):
             if not (await self._inspected(ref))["State"]["Running"]:
-                await self._gates.stop(await self._engine(), token)
+                await self._gateways.stop(await self._engine(), token)
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
         need(permit)
@@ -235,8 +242,9 @@ class DockerBackend(EgressAbilities):
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         need(permit)
         await self._post(ref, "rename", {"name": name})
+        await self._keep_name(ref, name)
         if token := await self._token(ref):
-            await asyncio.to_thread(gateway_rules.rename, self._gates.folder(token), name)
+            await asyncio.to_thread(gateway_rules.rename, self._gateways.folder(token), name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         need(permit)
@@ -244,8 +252,9 @@ class DockerBackend(EgressAbilities):
         token = await self._token(ref)
         await self._removed(engine, ref, force)
         await self._lives.forget(ref.id)
+        await asyncio.to_thread(self._asked.forget, ref.id)
         if token:
-            await run_to_completion(self._gates.discard(engine, token))
+            await run_to_completion(self._gateways.discard(engine, token))
 
     async def _removed(self, engine: Engine, ref: SandboxRef, force: bool) -> None:
         with about(_name(ref)):
@@ -260,9 +269,10 @@ class DockerBackend(EgressAbilities):
         need(permit)
         engine = await self._engine()
         data = await self._inspected(ref)
-        now = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id).spec
+        found = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id)
+        now = found.spec
         for field in ("memory_mib", "cpus"):
-            if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
+            if now is not None and getattr(spec, field) is None and found.found[field] is not None:
                 raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
         abilities.refuse_unsupported(structs.replace(spec, egress=(), ports=()), self.capabilities())
         limits = hardening.limits(spec, self._connection.info)
@@ -270,6 +280,8 @@ class DockerBackend(EgressAbilities):
             limits = hardening.changed_limits(limits, spec, data["HostConfig"])
         with about(_name(ref)):
             await engine.call("POST", container_path(ref.id, "update"), body=limits)
+        if now is not None:
+            await self._keep(data, spec)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
         need(permit)
@@ -288,7 +300,11 @@ class DockerBackend(EgressAbilities):
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
         ours = self._installation.id
         await self._without_copied_labels(found)
-        return [translate.from_summary(self.host, data, ours=ours) for data in found if not _of_gateway(data)]
+        return [
+            translate.from_summary(self.host, data, ours=ours, backend=self.name)
+            for data in found
+            if not _of_gateway(data)
+        ]
 
     async def _without_copied_labels(self, found: Sequence[builtins.dict[str, Any]]) -> None:
         """Take the labels off that containers have from their images: each image is asked about once."""
@@ -306,8 +322,8 @@ class DockerBackend(EgressAbilities):
 
     async def _fresh_rows(self) -> builtins.list[Sandbox]:
         rows = await self._rows()
-        if self._gates.problem:  # the engine, or its image, may be back since then
-            await self._gates.look()
+        if self._gateways.problem:  # the engine, or its image, may be back since then
+            await self._gateways.look()
         return rows
 
     async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
@@ -349,7 +365,7 @@ class DockerBackend(EgressAbilities):
             raise TimedOut(f"{_name(ref)} was killed and has not ended in {ENDED_S:g} s") from error
         with suppress(NotFound):
             if token := await self._token(ref):
-                await self._gates.stop(await self._engine(), token)
+                await self._gateways.stop(await self._engine(), token)
 
 
 def _of_gateway(row: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
 
 LOG_RATE = "the engine writes the log itself and limits no rate; a flood rotates older lines away, and LOG/S shows it"
+FAR = "the engine is on another machine, and its connection belongs to the console's own process"
 _MISSING = {
     Capability.LIMIT_LOG_RATE: LOG_RATE,
     Capability.SYSTEM_CALLS: "their filter is the engine's matter; debuggers work",
@@ -31,12 +32,16 @@ _LIMITS = {
 }
 
 
-def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str = "") -> Capabilities:
+def capabilities(
+    info: Mapping[str, Any], no_gateway: str = "", no_keeper: str = "", *, local: bool = True
+) -> Capabilities:
     """The capabilities that /info reports; before it was read, everything that an engine usually has.
 
     ``no_gateway`` and ``no_keeper`` are the reasons why there is no gateway or keeper.
     """
     reasons = dict(_MISSING)
+    if not local:
+        reasons[Capability.SHELL_KEEP] = FAR
     if no_keeper:
         reasons[Capability.MAX_DURATION] = reasons[Capability.IDLE_TIMEOUT] = no_keeper
     if no_gateway:
@@ -48,7 +53,7 @@ def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str =
 def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
     """Raise Unsupported for the first requested thing that is missing. Limits on best effort are allowed."""
     strict = spec.limits == "strict"
-    asked = (
+    requested = (
         (bool(spec.egress), "egress", Capability.EGRESS_ALLOWLIST, "leave the list empty"),
         (bool(spec.ports), "ports", Capability.PORTS, "leave them out"),
         (spec.seccomp is not None, "seccomp", Capability.SYSTEM_CALLS, "leave it out"),
@@ -60,7 +65,7 @@ def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
         (strict and spec.memory_mib is not None, "memory_mib", Capability.LIMIT_MEMORY, _OR),
         (strict and spec.pids is not None, "pids", Capability.LIMIT_PIDS, _OR),
     )
-    for wanted, field, capability, hint in asked:
+    for wanted, field, capability, hint in requested:
         if wanted and not able.has(capability):
             verb = "publish" if field == "ports" else "enforce"
             raise Unsupported(f"docker cannot {verb} {field}: {able.reason(capability)}", hint=hint)
@@ -84,8 +89,8 @@ def _unknown(runtime: str | None, runtimes: list[str]) -> bool:
     return bool(runtime and runtimes and runtime not in runtimes)
 
 
-def _above(asked: float | None, there: int | None, what: str) -> str:
-    return f"{asked:g} is above the engine's {there} {what}" if asked and there and asked > there else ""
+def _above(requested: float | None, there: int | None, what: str) -> str:
+    return f"{requested:g} is above the engine's {there} {what}" if requested and there and requested > there else ""
 
 
 def _memory(spec: SandboxSpec, info: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from sandbox_console.backends.docker import podman_dialect
 from sandbox_console.backends.docker.contexts import Endpoint, resolve
 from sandbox_console.backends.docker.engine_cache import EngineCache
 from sandbox_console.backends.docker.failures import Lost, Unusable, engine_prefix, no_answer
@@ -25,10 +26,15 @@ PROBE_S = 3.0
 
 
 class Connection:
-    """One context's engine. ``info`` is its last /info, empty until it has been read."""
+    """One context's engine. ``info`` is its last /info, empty until it has been read.
 
-    def __init__(self, context: str) -> None:
+    ``backend`` is the name of the backend that it belongs to, and ``find`` says where a context's engine is.
+    """
+
+    def __init__(self, context: str, backend: str = "docker", find: Callable[[str], Endpoint] = resolve) -> None:
         self.context = context
+        self.backend = backend
+        self._find = find
         self.info: dict[str, Any] = {}
         self.version: dict[str, Any] = {}
         self.history = EngineCache()
@@ -84,7 +90,7 @@ class Connection:
             return self.down(error)
         if self.version.get("Os") not in (None, "linux"):
             return self._down(HealthState.UNAVAILABLE, f"it runs {self.version['Os']} containers", "use a Linux engine")
-        return BackendHealth("docker", self.context, HealthState.OK, version=str(self.version.get("Version", "")))
+        return BackendHealth(self.backend, self.context, HealthState.OK, version=str(self.version.get("Version", "")))
 
     def read_within(self, seconds: float) -> bool:
         """Whether the engine has described itself recently."""
@@ -96,6 +102,8 @@ class Connection:
         self.version, self.info = await asyncio.gather(
             engine.call("GET", "version", timeout_s=PROBE_S), engine.call("GET", "info", timeout_s=PROBE_S)
         )
+        if podman_dialect.is_podman(self.info):
+            self.info = podman_dialect.stable(self.info)
         engine.speaks(str(self.version.get("ApiVersion", "")))
         self._answered = True
         self._read_at = time.monotonic()
@@ -110,7 +118,7 @@ class Connection:
         return self._down(state, reason, error.hint, silent=reached)
 
     def _down(self, state: HealthState, reason: str, hint: str, *, silent: bool = False) -> BackendHealth:
-        return BackendHealth("docker", self.context, state, reason=reason, hint=hint, silent=silent)
+        return BackendHealth(self.backend, self.context, state, reason=reason, hint=hint, silent=silent)
 
     async def _connect(self) -> None:
         endpoint = await self._found()
@@ -121,12 +129,12 @@ class Connection:
             self._tunnel = await open_tunnel(self.context, endpoint.url)
             endpoint = structs.replace(endpoint, tunnel=self._tunnel.socket)
         kind = await asyncio.to_thread(_engine_class)
-        self._engine = kind(self.context, endpoint)
+        self._engine = kind(self.context, endpoint, self.backend)
 
     async def _found(self) -> Endpoint:
         if self._endpoint is None:
             try:
-                self._endpoint = await asyncio.to_thread(resolve, self.context)
+                self._endpoint = await asyncio.to_thread(self._find, self.context)
             except ConfigError as error:
                 raise Unusable(error.message, hint=error.hint) from error
         return self._endpoint

@@ -19,6 +19,7 @@ from sandbox_console.backends.docker.gateway_config import PORT, RUN
 from sandbox_console.backends.docker.gateways import proxy_of, token_of
 from sandbox_console.backends.docker.labels import claims, gateway_name, image_labels, own_labels
 from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.backends.docker.podman_dialect import in_dockers_words, is_podman
 from sandbox_console.egress import ask
 from sandbox_console.egress.tail import follow as following
 from sandbox_console.errors import BackendError
@@ -36,39 +37,39 @@ _ANSWER_S = 20.0
 class EgressAbilities(Abilities):
     """Egress through gateways; mixed into DockerBackend."""
 
-    _gates: Gateways
+    _gateways: Gateways
 
     async def egress(self, ref: SandboxRef) -> EgressState:
         token = await self._proxy(ref)
         if not token:
             return EgressState()
-        why = await self._gates.state(await self._engine(), token)
-        return await asyncio.to_thread(gateway_rules.state, self._gates.folder(token), (), why)
+        why = await self._gateways.state(await self._engine(), token)
+        return await asyncio.to_thread(gateway_rules.state, self._gateways.folder(token), (), why)
 
     async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
         need(permit)
-        folder = self._gates.folder(await self._needed(ref))
+        folder = self._gateways.folder(await self._needed(ref))
         await asyncio.to_thread(gateway_rules.put, folder, rules)
 
     async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
         need(permit)
         token = await self._needed(ref)
         engine = await self._engine()
-        if why := await self._gates.state(engine, token):
+        if why := await self._gateways.state(engine, token):
             raise BackendError(f"{described(ref.id)}: {why}")
         # It runs in the gateway's container, at its address for the sandbox, as the sandbox's image may lack a program.
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
         process = await executor.start_command(engine, Exec(gateway, argv), ())
-        said = {Stream.STDOUT: b"", Stream.STDERR: b""}
+        output = {Stream.STDOUT: b"", Stream.STDERR: b""}
         async with asyncio.timeout(_ANSWER_S):
             async for stream, data in process.output():
-                said[stream] += data
+                output[stream] += data
             code = (await process.wait()).code
         try:
-            return ask.parse(json.loads(said[Stream.STDOUT]))
+            return ask.parse(json.loads(output[Stream.STDOUT]))
         except ValueError as error:
-            lines = said[Stream.STDERR].decode("utf-8", "replace").splitlines()
+            lines = output[Stream.STDERR].decode("utf-8", "replace").splitlines()
             why = lines[-1] if lines else f"exit code {code}"
             raise BackendError(f"the gateway of {described(ref.id)} does not answer: {why}") from error
 
@@ -82,11 +83,11 @@ class EgressAbilities(Abilities):
 
     async def egress_folder(self, ref: SandboxRef) -> Path | None:
         token = await self._proxy(ref)
-        return self._gates.folder(token) / "records" if token else None
+        return self._gateways.folder(token) / "records" if token else None
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         pulled = await super().pull_image(permit, name, progress)
-        await self._gates.look()  # the problem may be the gateway's
+        await self._gateways.look()  # the problem may be the gateway's
         return pulled
 
     async def _token(self, ref: SandboxRef) -> str:
@@ -99,6 +100,8 @@ class EgressAbilities(Abilities):
         engine = await self._engine()
         with about(described(ref.id)):
             data: dict[str, Any] = await engine.call("GET", container_path(ref.id, "json"))
+        if is_podman(self._connection.info):
+            data = in_dockers_words(data)
         config = data["Config"]
         if claims(config.get("Labels") or {}):
             image = await self._connection.history.image(engine, str(data.get("Image", "")))

@@ -89,8 +89,8 @@ def _limits(host: Mapping[str, Any], spec: SandboxSpec | None) -> Iterator[Fact]
     yield Fact("pids", str(pids)) if pids > 0 else _unset("pids", spec is not None)
 
 
-def _unset(field: str, asked: bool) -> Fact:
-    if asked:
+def _unset(field: str, requested: bool) -> Fact:
+    if requested:
         return Fact(field, "not enforced", note="this engine's kernel cannot limit it", enforced=False)
     return Fact(field, "unlimited", note="not asked for")
 

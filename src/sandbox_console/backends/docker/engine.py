@@ -31,8 +31,9 @@ NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_read=None, connect=CONNECT_S)
 class Engine:
     """A client of one engine. Create it inside a running loop, and close() it."""
 
-    def __init__(self, context: str, endpoint: Endpoint) -> None:
+    def __init__(self, context: str, endpoint: Endpoint, backend: str = "docker") -> None:
         self.context = context
+        self.backend = backend
         self.endpoint = endpoint
         # With aiohttp's default of 100 connections, list() hangs once 100 logs are followed.
         self._connector: aiohttp.BaseConnector = (

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends.docker import podman_dialect
 from sandbox_console.backends.docker.failures import Lost, about, engine_prefix
 from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.labels import HELPER, WRAPPER
@@ -58,7 +59,7 @@ def happening_of(event: Mapping[str, Any]) -> Happening:
     attributes = event.get("Actor", {}).get("Attributes") or {}
     return Happening(
         at=int(event.get("timeNano") or int(event.get("time", 0)) * 10**9) / 1e9,
-        what=what,
+        what=podman_dialect.action(what),
         detail=detail.strip(),
         attributes={key: str(attributes[key]) for key in _SHOWN if key in attributes},
     )

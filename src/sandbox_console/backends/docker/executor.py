@@ -111,11 +111,11 @@ async def _write_files(engine: Engine, container: str, user: str | None, secrets
     try:
         await writer.channel.write(secret_handover.payload(secrets))
         writer.channel.end_input()
-        said = b""
+        message = b""
         while (chunk := await writer.read()) is not None:
-            said += chunk[1]
+            message += chunk[1]
         if (await writer.wait()).code != 0:
-            raise BackendError(f"secret files could not be written: {said.decode('utf-8', 'replace').strip()}")
+            raise BackendError(f"secret files could not be written: {message.decode('utf-8', 'replace').strip()}")
     finally:
         with suppress(ConsoleError):
             await writer.channel.close()

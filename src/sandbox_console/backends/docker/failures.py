@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import errno
-import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound
+from sandbox_console.model.late_pattern import late_pattern
 
-_NOISE = re.compile(
+_NOISE = late_pattern(
     r"(failed to create (shim )?task( for container)?|OCI runtime (create|exec) failed|runc create failed"
     r"|exec failed|unable to start container process|Cannot restart container \S+|[a-z_.]+\.go:\d+[^:]*"
     r"|starting container process caused|container_linux|Error response from daemon): "
@@ -71,14 +71,18 @@ def engine_prefix(context: str) -> str:
     return f"docker engine {context!r}: "
 
 
+_STATE = (" is not paused", "container state improper")  # answered with 500, the second by Podman
+_GONE = ("no such container", "layer not known")  # with 500, by Podman
+
+
 @contextmanager
 def about(thing: str) -> Iterator[None]:
     """Turn a refusal into NotFound (404) or Conflict (409), which name ``thing``. Other errors stay as they are."""
     try:
         yield
     except Refused as error:
-        if error.status == 404:
+        if error.status == 404 or error.message.endswith(_GONE):
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
-        if error.status == 409 or error.message.endswith(" is not paused"):  # for which engines answer 500
+        if error.status == 409 or any(words in error.message for words in _STATE):
             raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
         raise

@@ -61,26 +61,26 @@ class Gateway(Struct, frozen=True):
         return str(self.subnet[3])
 
 
-def network(gate: Gateway) -> dict[str, Any]:
+def network(gateway: Gateway) -> dict[str, Any]:
     """The body for networks/create.
 
     An engine (20.10) gives a sandbox a default route in an internal network, too: through the bridge's address, unless
     ``DefaultGatewayIPv4`` names another one. So this names an address that nobody has, even if the bridge gets one.
     """
-    aside = {"DefaultGatewayIPv4": str(gate.subnet[6])}
+    aside = {"DefaultGatewayIPv4": str(gateway.subnet[6])}
     return {
-        "Name": gate.name,
+        "Name": gateway.name,
         "Driver": "bridge",
         "Internal": True,
         "EnableIPv6": False,
-        "IPAM": {"Driver": "default", "Config": [{"Subnet": str(gate.subnet), "AuxiliaryAddresses": aside}]},
+        "IPAM": {"Driver": "default", "Config": [{"Subnet": str(gateway.subnet), "AuxiliaryAddresses": aside}]},
         "Options": {"com.docker.network.bridge.inhibit_ipv4": "true"},
-        "Labels": {EGRESS: gate.token},
+        "Labels": {EGRESS: gateway.token},
     }
 
 
-def gateway(
-    gate: Gateway,
+def gateway_body(
+    gateway: Gateway,
     spec: SandboxSpec,
     image: str,
     outside: str,
@@ -94,24 +94,31 @@ def gateway(
     ``seen`` are the files that describe the engine's own machine. The gateway listens for the sandbox if the spec
     allows any egress, and for clients if it publishes ports.
     """
-    asked = parse_all(spec.ports)
-    words = ["serve", "--folder", INSIDE, "--peers", str(gate.subnet), *ports.words(asked, gate.sandbox_address)]
+    requested = parse_all(spec.ports)
+    words = [
+        "serve",
+        "--folder",
+        INSIDE,
+        "--peers",
+        str(gateway.subnet),
+        *ports.words(requested, gateway.sandbox_address),
+    ]
     return {
         "Image": image,
         "Entrypoint": RUN,
         "Cmd": [
             *words,
             *(("--host", f"{INSIDE}/host") if seen else ()),
-            *(("--listen", f"{gate.address}:{PORT}") if spec.egress else ()),
+            *(("--listen", f"{gateway.address}:{PORT}") if spec.egress else ()),
         ],
-        "ExposedPorts": ports.exposed(asked),
+        "ExposedPorts": ports.exposed(requested),
         "User": _user(),
-        "Labels": {GATEWAY: gate.token},
+        "Labels": {GATEWAY: gateway.token},
         "WorkingDir": "/",
         "HostConfig": {
             "NetworkMode": outside,
-            "RestartPolicy": _restart(publishes=bool(asked)),
-            "PortBindings": ports.bindings(asked),
+            "RestartPolicy": _restart(publishes=bool(requested)),
+            "PortBindings": ports.bindings(requested),
             "Mounts": _mounts(folder, program, seen),
             **_walls(info),
         },
@@ -151,21 +158,21 @@ def _mounts(folder: Path, program: Path, seen: Sequence[str]) -> list[dict[str, 
     ]
 
 
-def joined(container: str, gate: Gateway) -> dict[str, Any]:
+def joined(container: str, gateway: Gateway) -> dict[str, Any]:
     """The body with which the gateway joins the network."""
-    return {"Container": container, "EndpointConfig": {"IPAMConfig": {"IPv4Address": gate.address}}}
+    return {"Container": container, "EndpointConfig": {"IPAMConfig": {"IPv4Address": gateway.address}}}
 
 
-def dress(body: dict[str, Any], gate: Gateway, *, out: bool) -> None:
+def dress(body: dict[str, Any], gateway: Gateway, *, out: bool) -> None:
     """Make a sandbox's body for containers/create use its gateway. With ``out`` it gets the proxy's variables."""
-    body["Labels"][EGRESS] = gate.token
+    body["Labels"][EGRESS] = gateway.token
     own = {entry.partition("=")[0] for entry in body["Env"]}
-    told = variables(f"http://{gate.address}:{PORT}") if out else {}
-    body["Env"] = [f"{name}={value}" for name, value in told.items() if name not in own] + body["Env"]
+    proxy = variables(f"http://{gateway.address}:{PORT}") if out else {}
+    body["Env"] = [f"{name}={value}" for name, value in proxy.items() if name not in own] + body["Env"]
     # 0.0.0.0 is the sandbox itself, where nobody answers. The engine's resolver would forward lookups to the outside.
-    body["HostConfig"] |= {"NetworkMode": gate.name, "Dns": ["0.0.0.0"], "Sysctls": _no_ipv6()}  # noqa: S104
-    endpoint = {"IPAMConfig": {"IPv4Address": gate.sandbox_address}}
-    body["NetworkingConfig"] = {"EndpointsConfig": {gate.name: endpoint}}
+    body["HostConfig"] |= {"NetworkMode": gateway.name, "Dns": ["0.0.0.0"], "Sysctls": _no_ipv6()}  # noqa: S104
+    endpoint = {"IPAMConfig": {"IPv4Address": gateway.sandbox_address}}
+    body["NetworkingConfig"] = {"EndpointsConfig": {gateway.name: endpoint}}
 
 
 def _bind(source: Path, target: str, *, read_only: bool) -> dict[str, Any]:

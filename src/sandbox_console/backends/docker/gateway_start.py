@@ -27,7 +27,7 @@ _STOP_S = 2
 
 
 async def start(
-    engine: Engine, token: str, name: str, ready: Path, asked: Sequence[PublishedPort],
+    engine: Engine, token: str, name: str, ready: Path, requested: Sequence[PublishedPort],
     free: Callable[[str], Awaitable[None]], *, hint: str,
 ) -> None:  # fmt: skip
     """Start a gateway, and wait until it listens and the engine has bound every port of ``asked``.
@@ -39,25 +39,25 @@ async def start(
         return
     ready.unlink(missing_ok=True)
     try:
-        await _started(engine, token, name, asked, free)
+        await _started(engine, token, name, requested, free)
         await _listens(engine, token, name, ready, hint)
-        await _answered_for(engine, token, name, asked)
+        await _answered_for(engine, token, name, requested)
     except BaseException:
         await run_to_completion(stop(engine, token))
         raise
 
 
 async def _started(
-    engine: Engine, token: str, name: str, asked: Sequence[PublishedPort], free: Callable[[str], Awaitable[None]]
+    engine: Engine, token: str, name: str, requested: Sequence[PublishedPort], free: Callable[[str], Awaitable[None]]
 ) -> None:
     for last in (False, True):
         try:
             await engine.call("POST", container_path(gateway_name(token), "start"), timeout_s=60)
             return
         except Refused as error:
-            place = ports.wanted(asked, error.message)
+            place = ports.wanted(requested, error.message)
             if place is None:
-                raise ports.failure(asked, name, error.message) or BackendError(
+                raise ports.failure(requested, name, error.message) or BackendError(
                     f"the egress gateway of {name} cannot start: {error.message}", hint=error.hint
                 ) from error
             who, idle = await port_holders.holder(engine, place)
@@ -77,13 +77,13 @@ async def _listens(engine: Engine, token: str, name: str, ready: Path, hint: str
     while not ready.exists():
         state = (await inspected(engine, token))["State"]
         if time.monotonic() > deadline or state.get("Status") == "exited" or state.get("Restarting"):
-            said = await _last_words(engine, token)
-            raise BackendError(f"the egress gateway of {name} does not start: {said}", hint=hint)
+            message = await _last_words(engine, token)
+            raise BackendError(f"the egress gateway of {name} does not start: {message}", hint=hint)
         await asyncio.sleep(0.02)
 
 
-async def _answered_for(engine: Engine, token: str, name: str, asked: Sequence[PublishedPort]) -> None:
-    if asked and (missing := ports.unbound(asked, await inspected(engine, token))):
+async def _answered_for(engine: Engine, token: str, name: str, requested: Sequence[PublishedPort]) -> None:
+    if requested and (missing := ports.unbound(requested, await inspected(engine, token))):
         raise BackendError(
             f"the engine does not answer at {missing} for {name}, and does not say why",
             hint="backends.docker.egress_network has to be a bridge that is not internal",
@@ -115,10 +115,10 @@ def why_down(state: Mapping[str, Any]) -> str:
 
 
 async def _last_words(engine: Engine, token: str) -> str:
-    reader, said = Demuxer(), b""
+    reader, output = Demuxer(), b""
     params = {"stdout": 1, "stderr": 1, "timestamps": 1, "tail": 1}
     with suppress(ConsoleError):
         async with engine.stream(container_path(gateway_name(token), "logs"), params) as chunks:
             async for chunk in chunks:
-                said += b"".join(record.data for record in reader.feed(chunk))
-    return said.decode("utf-8", "replace").strip()[-300:] or "it said nothing"
+                output += b"".join(record.data for record in reader.feed(chunk))
+    return output.decode("utf-8", "replace").strip()[-300:] or "it said nothing"

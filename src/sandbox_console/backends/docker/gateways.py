@@ -25,6 +25,7 @@ from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.gateway_config import Gateway
 from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
+from sandbox_console.backends.docker.podman_dialect import NO_GATEWAY, is_podman
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
 from sandbox_console.egress.host_addresses import APART, FILES, HELD, ready_words
@@ -104,6 +105,8 @@ class Gateways:
         engine = await self._connection.engine()
         if not self._connection.local:
             return "the egress gateway reads its rules from this machine's files, and the engine is on another"
+        if is_podman(self._connection.info):
+            return NO_GATEWAY
         image = self._options.egress_image
         try:
             await engine.call("GET", image_path(image))
@@ -121,51 +124,51 @@ class Gateways:
     async def make(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec) -> Gateway:
         """Create a network and a gateway, without starting it. Leaves nothing behind when it raises."""
         await self.sweep(engine)
-        gate = await self._network(engine)
-        furnishing = asyncio.ensure_future(self._furnish(engine, info, spec, gate))
+        gateway = await self._network(engine)
+        furnishing = asyncio.ensure_future(self._furnish(engine, info, spec, gateway))
         try:
             await shielded(furnishing)
         except BaseException as error:
             # The engine finishes what it has begun, so it would appear after an earlier removal.
-            await run_to_completion(self._undo(engine, gate, furnishing))
+            await run_to_completion(self._undo(engine, gateway, furnishing))
             if isinstance(error, (Refused, OSError)):
                 raise BackendError(f"the egress gateway of {spec.name} cannot be made: {error}") from error
             raise
-        return gate
+        return gateway
 
-    async def _furnish(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec, gate: Gateway) -> None:
-        folder = await asyncio.to_thread(self._prepare, gate, spec)
+    async def _furnish(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec, gateway: Gateway) -> None:
+        folder = await asyncio.to_thread(self._prepare, gateway, spec)
         program = await asyncio.to_thread(self._program)
         image, outside = self._options.egress_image, self._options.egress_network
-        asked = {"name": gate.gateway_name}
+        params = {"name": gateway.gateway_name}
         for seen in (FILES, FILES[:1], ()):  # a machine may have no IPv6, or hide its first process
-            body = bodies.gateway(gate, spec, image, outside, folder, program, info, seen)
+            body = bodies.gateway_body(gateway, spec, image, outside, folder, program, info, seen)
             try:
-                made = await engine.call("POST", "containers/create", params=asked, body=body)
+                made = await engine.call("POST", "containers/create", params=params, body=body)
                 break
             except Refused as error:
                 if not seen or bodies.HOST_NET not in error.message:
                     raise
-        await engine.call("POST", f"networks/{gate.name}/connect", body=bodies.joined(made["Id"], gate))
+        await engine.call("POST", f"networks/{gateway.name}/connect", body=bodies.joined(made["Id"], gateway))
 
-    async def _undo(self, engine: Engine, gate: Gateway, furnishing: asyncio.Future[None]) -> None:
+    async def _undo(self, engine: Engine, gateway: Gateway, furnishing: asyncio.Future[None]) -> None:
         await asyncio.wait([furnishing])
-        await self.discard(engine, gate.token)
+        await self.discard(engine, gateway.token)
 
     async def _network(self, engine: Engine) -> Gateway:
         refusal: Refused | None = None
         for subnet in (await self._free_subnets(engine))[:_TRIES]:
-            gate = Gateway(secrets.token_hex(6), subnet)
-            asked = asyncio.ensure_future(engine.call("POST", "networks/create", body=bodies.network(gate)))
+            gateway = Gateway(secrets.token_hex(6), subnet)
+            request = asyncio.ensure_future(engine.call("POST", "networks/create", body=bodies.network(gateway)))
             try:
-                await shielded(asked)
-                return gate
+                await shielded(request)
+                return gateway
             except Refused as error:  # another console took it in between
                 refusal = error
             except asyncio.CancelledError:
                 with suppress(ConsoleError):
-                    await asked
-                await run_to_completion(self.discard(engine, gate.token))
+                    await request
+                await run_to_completion(self.discard(engine, gateway.token))
                 raise
         why = f": {refusal.message}" if refusal else ""
         raise BackendError(
@@ -187,8 +190,8 @@ class Gateways:
                     break
         return found
 
-    def _prepare(self, gate: Gateway, spec: SandboxSpec) -> Path:
-        folder = self.folder(gate.token)
+    def _prepare(self, gateway: Gateway, spec: SandboxSpec) -> Path:
+        folder = self.folder(gateway.token)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.parent.chmod(0o700)
         gateway_rules.prepare(folder, spec.name, spec.egress, self._options.egress_hosts)
@@ -239,16 +242,16 @@ class Gateways:
 
     async def published(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
         """Where the engine publishes the ports of a sandbox, as inspected."""
-        token, asked = token_of(data), ports_of(data)
-        if not token or not asked:
+        token, requested = token_of(data), ports_of(data)
+        if not token or not requested:
             return ()
         if not data["State"].get("Running"):
-            return tuple(ports.facts(asked, None, "it does not run"))
+            return tuple(ports.facts(requested, None, "it does not run"))
         try:
             gateway = await running.inspected(engine, token)
         except NotFound:
-            return tuple(ports.facts(asked, None, _GONE))
-        return tuple(ports.facts(asked, gateway, running.why_down(gateway["State"])))
+            return tuple(ports.facts(requested, None, _GONE))
+        return tuple(ports.facts(requested, gateway, running.why_down(gateway["State"])))
 
     async def walled(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
         """Whether a sandbox's gateway knows the addresses of the engine's machine, and whether its bridge has none."""
@@ -267,8 +270,8 @@ class Gateways:
         held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
         if why:
             return (*held, Fact("egress.host", "not enforced", note=why, enforced=False))
-        told = "the engine host's addresses, read live, unless a rule names one"
-        return (*held, Fact("egress.host", "refused", note=told))
+        note = "the engine host's addresses, read live, unless a rule names one"
+        return (*held, Fact("egress.host", "refused", note=note))
 
     def _says(self, token: str, word: str) -> bool:
         """Whether a gateway reported this word of ``egress.host_addresses``."""

@@ -113,7 +113,7 @@ async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) ->
 
 
 async def _run(engine: Engine, place: Place, script: str, *words: str) -> DockerProcess:
-    ref = SandboxRef("docker", engine.context, place.container)
+    ref = SandboxRef(engine.backend, engine.context, place.container)
     return await executor.start_command(
         engine, Exec(ref, ("sh", "-c", script, HELPER, *words), env={"LC_ALL": "C"}), ()
     )
@@ -166,9 +166,9 @@ def _judge(end: Exit, err: bytes, place: Place) -> None:
             f"{place.path} is in memory, and the image lacks sh and tar to copy it with",
             hint="copy to a folder on disk, or pass the bytes through exec",
         )
-    told = err.decode("utf-8", "replace").strip()[:500]
-    hint = "it is in memory and bounded: copy to a folder on disk" if "No space left" in told else ""
-    raise BackendError(f"tar in the sandbox failed: {told}", hint=hint)
+    message = err.decode("utf-8", "replace").strip()[:500]
+    hint = "it is in memory and bounded: copy to a folder on disk" if "No space left" in message else ""
+    raise BackendError(f"tar in the sandbox failed: {message}", hint=hint)
 
 
 def _infos(listing: bytes, targets: dict[bytes, bytes]) -> list[FileInfo]:

@@ -173,18 +173,18 @@ def workspace_note(folder: str, user: str) -> str:
 
 def tmp_mib(table: Mapping[str, Any]) -> int:
     """The option ``tmp_mib``. Raises ConfigError."""
-    asked = table.get("tmp_mib", TMP_MIB)
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        raise ConfigError(f"docker: tmp_mib is {asked!r}; a whole number above 0 is needed")
-    return asked
+    requested = table.get("tmp_mib", TMP_MIB)
+    if isinstance(requested, bool) or not isinstance(requested, int) or requested < 1:
+        raise ConfigError(f"docker: tmp_mib is {requested!r}; a whole number above 0 is needed")
+    return requested
 
 
 def capabilities(table: Mapping[str, Any]) -> tuple[str, ...]:
     """The option ``capabilities``: Linux capabilities that root in a sandbox keeps. Raises ConfigError."""
-    asked = table.get("capabilities", [])
-    if not isinstance(asked, (list, tuple)) or not all(isinstance(one, str) for one in asked):
+    requested = table.get("capabilities", [])
+    if not isinstance(requested, (list, tuple)) or not all(isinstance(one, str) for one in requested):
         raise ConfigError("docker: capabilities is a list of names", hint='for example capabilities = ["CHOWN"]')
-    names = {one.upper().removeprefix("CAP_") for one in asked}
+    names = {one.upper().removeprefix("CAP_") for one in requested}
     if refused := sorted(names - GIVEN_BACK):
         raise ConfigError(
             f"docker: the capability {refused[0]} is not given to a sandbox",

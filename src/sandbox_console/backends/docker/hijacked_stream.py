@@ -7,8 +7,11 @@ adds closing stdin, which it lacks, and a close that cannot fail.
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from sandbox_console.backends.docker.failures import Lost
 
 if TYPE_CHECKING:
     from asyncio import WriteTransport
@@ -64,6 +67,22 @@ class Channel:
         if response is not None:
             response.close()
         if transport is not None and transport.get_write_buffer_size():
+            transport.abort()
+
+    def duplicate(self) -> tuple[int, bytes]:
+        """Another descriptor of the connection, for another process, and what was read of it and not shown."""
+        transport, queue = self._transport(), self._stream._queue  # noqa: SLF001 - as in _transport
+        if transport is None or queue is None:
+            raise Lost("the connection has ended")
+        transport.pause_reading()  # type: ignore[attr-defined]
+        pending = b"".join(message.data for message, *_ in queue._buffer)  # noqa: SLF001
+        return os.dup(transport.get_extra_info("socket").fileno()), pending
+
+    def let_go(self) -> None:
+        """Close this process's descriptor. Nothing is sent, so that the other end notices nothing."""
+        transport = self._transport()
+        self._stream._closed = True  # noqa: SLF001
+        if transport is not None:
             transport.abort()
 
     def _transport(self) -> WriteTransport | None:

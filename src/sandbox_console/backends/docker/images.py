@@ -38,7 +38,7 @@ async def images(engine: Engine, gateway: str = "") -> list[Image]:
     )
     used = Counter(str(container["ImageID"]) for container in containers)
     needed = await _id(engine, gateway)
-    found = [_image(engine.context, row, used) for row in rows]
+    found = [_image(engine, row, used) for row in rows]
     found = [replace(image, needed=NEEDED) if image.id == needed else image for image in found]
     return sorted(found, key=lambda image: image.created_at or 0, reverse=True)
 
@@ -67,14 +67,14 @@ async def prunable(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
 
 async def prune(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
     """Remove these images; returns what was removed and freed."""
-    told = await prunable(engine, unused, gateway)
-    if told.spared:  # the engine's own prune has no exceptions by name
-        return await _prune_but(engine, told, gateway)
+    unused_images = await prunable(engine, unused, gateway)
+    if unused_images.spared:  # the engine's own prune has no exceptions by name
+        return await _prune_but(engine, unused_images, gateway)
     return await _prune(engine, unused)
 
 
-async def _prune_but(engine: Engine, told: Prunable, gateway: str) -> Prunable:
-    for image in told.images:
+async def _prune_but(engine: Engine, unused: Prunable, gateway: str) -> Prunable:
+    for image in unused.images:
         for name in image.names or (image.id,):
             try:
                 await engine.call("DELETE", image_path(name, ""), timeout_s=PRUNE_S)
@@ -82,10 +82,10 @@ async def _prune_but(engine: Engine, told: Prunable, gateway: str) -> Prunable:
                 if error.status not in (404, 409):  # already gone, or in use by now
                     raise
     left = {image.id for image in await images(engine, gateway)}
-    gone = tuple(image for image in told.images if image.id not in left)
-    if len(gone) == len(told.images):
-        return replace(told, images=gone)
-    return Prunable(gone, None, told.spared)
+    gone = tuple(image for image in unused.images if image.id not in left)
+    if len(gone) == len(unused.images):
+        return replace(unused, images=gone)
+    return Prunable(gone, None, unused.spared)
 
 
 async def _prune(engine: Engine, unused: bool) -> Prunable:
@@ -104,9 +104,9 @@ async def load(engine: Engine, archive: AsyncIterator[bytes]) -> str:
             "images/load", {"quiet": 1}, method="POST", source=archive, headers={"Content-Type": "application/x-tar"}
         ) as answer:
             async for line in lines(answer):
-                said = json.loads(line)
-                raise_error(said, "the archive")
-                loaded += _loaded(str(said.get("stream", "")))
+                message = json.loads(line)
+                raise_error(message, "the archive")
+                loaded += _loaded(str(message.get("stream", "")))
     except Refused as error:
         hint = error.hint or "use a tar from docker save"
         raise BackendError(f"the archive could not be loaded: {error.message}", hint=hint) from error
@@ -125,12 +125,12 @@ async def save(engine: Engine, name: str) -> AsyncGenerator[bytes, None]:
         raise _refused(name, error) from error
 
 
-def raise_error(said: Mapping[str, Any], what: str) -> None:
+def raise_error(message: Mapping[str, Any], what: str) -> None:
     """Raise BackendError for a failure that is reported within an answer that began with success."""
-    if "error" in said or "errorDetail" in said:
-        text = str((said.get("errorDetail") or {}).get("message") or said.get("error"))
-        told = refused(text, 500)
-        raise BackendError(f"{what}: {told.message}", hint=told.hint)
+    if "error" in message or "errorDetail" in message:
+        text = str((message.get("errorDetail") or {}).get("message") or message.get("error"))
+        error = refused(text, 500)
+        raise BackendError(f"{what}: {error.message}", hint=error.hint)
 
 
 async def _id(engine: Engine, name: str) -> str:
@@ -144,13 +144,13 @@ async def _id(engine: Engine, name: str) -> str:
 async def _layers(engine: Engine, id: str, limit: asyncio.Semaphore) -> dict[Chain, int]:
     async with limit:
         try:
-            told = await engine.call("GET", image_path(id))
+            image = await engine.call("GET", image_path(id))
             history = await engine.call("GET", image_path(id, "history"))
         except Refused as error:
             if error.status == 404:
                 return {}  # removed meanwhile
             raise
-    return layer_sizes(told["RootFS"].get("Layers") or (), history)
+    return layer_sizes(image["RootFS"].get("Layers") or (), history)
 
 
 def layer_sizes(layers: Sequence[str], history: Iterable[Mapping[str, Any]]) -> dict[Chain, int]:
@@ -161,12 +161,12 @@ def layer_sizes(layers: Sequence[str], history: Iterable[Mapping[str, Any]]) -> 
     return dict(zip(chains, sizes, strict=False))
 
 
-def _image(context: str, row: Mapping[str, Any], used: Counter[str]) -> Image:
+def _image(engine: Engine, row: Mapping[str, Any], used: Counter[str]) -> Image:
     names = tuple(name for name in row.get("RepoTags") or () if name != "<none>:<none>")
     digests = [name.partition("@")[2] for name in row.get("RepoDigests") or ()]
     return Image(
-        backend="docker",
-        host=context,
+        backend=engine.backend,
+        host=engine.context,
         id=str(row["Id"]),
         names=names,
         digest=next((digest for digest in digests if digest not in ("", "<none>")), ""),

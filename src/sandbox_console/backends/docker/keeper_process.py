@@ -43,8 +43,8 @@ class Answer(Struct, frozen=True):
 class KeeperProcess:
     """The keeper of one engine and one state folder, from a console's point of view."""
 
-    def __init__(self, folder: Path, context: str, engine: str) -> None:
-        self._folder, self._context, self._engine = folder, context, engine
+    def __init__(self, folder: Path, backend: str, context: str, engine: str) -> None:
+        self._folder, self._backend, self._context, self._engine = folder, backend, context, engine
         self._name = name_of(engine)
         self._asked_s = -RECENT_S
         self._last: Answer | None = None
@@ -95,7 +95,7 @@ class KeeperProcess:
         return self._last
 
     def _command(self) -> list[str]:
-        words = ["keeper", "docker", self._context, str(self._folder), self._engine]
+        words = ["keeper", self._backend, self._context, str(self._folder), self._engine]
         return [sys.executable, "-P", "-m", "sandbox_console", *words]
 
     @staticmethod
@@ -135,11 +135,11 @@ def _ask(place: ProcessFolder, name: str) -> Answer | None:
     if connection is None:
         return None
     with connection, suppress(OSError, ValueError, TypeError, KeyError):
-        said = b""
+        data = b""
         while more := connection.recv(4096):
-            said += more
-        told = json.loads(said)
-        return Answer(int(told["pid"]), str(told["version"]), int(told["held"]))
+            data += more
+        reply = json.loads(data)
+        return Answer(int(reply["pid"]), str(reply["version"]), int(reply["held"]))
     return None
 
 

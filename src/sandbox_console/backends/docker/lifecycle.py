@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.common.messages import name_taken
-from sandbox_console.backends.docker import hardening, secret_handover
+from sandbox_console.backends.docker import hardening, podman_dialect, secret_handover
 from sandbox_console.backends.docker.enforcement import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
 from sandbox_console.backends.docker.gateway_config import Gateway, dress
@@ -31,7 +31,7 @@ async def create(
     info: dict[str, Any],
     spec: SandboxSpec,
     secrets: Sequence[ResolvedSecret],
-    gate: Gateway | None = None,
+    gateway: Gateway | None = None,
     *,
     kept: Sequence[str] = (),
     tmp_mib: int = hardening.TMP_MIB,
@@ -42,10 +42,12 @@ async def create(
     image = await _image(engine, spec)
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets, tmp_mib)
     body["HostConfig"]["CapAdd"] = list(kept)
+    if podman_dialect.is_podman(info):
+        podman_dialect.adapt(body)
     if installation:
         body["Labels"][INSTALLATION] = installation
-    if gate is not None:
-        dress(body, gate, out=bool(spec.egress))
+    if gateway is not None:
+        dress(body, gateway, out=bool(spec.egress))
     container = await _created(engine, spec, body)
     if secrets:
         await _needs_shell(engine, container, spec)
@@ -53,15 +55,18 @@ async def create(
 
 
 async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> str:
-    asked = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
+    request = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
     try:
-        made = await shielded(asked)
+        made = await shielded(request)
     except Refused as error:
+        if podman_dialect.NO_INIT in error.message and body["HostConfig"]["Init"]:  # Podman without catatonit
+            body["HostConfig"]["Init"] = False
+            return await _created(engine, spec, body)
         raise _create_failed(engine, spec, error) from error
     except asyncio.CancelledError:
         # The engine finishes what it has begun: wait for its answer, which is the only way to know what to remove.
         with suppress(ConsoleError):
-            await remove_quietly(engine, str((await asked)["Id"]))
+            await remove_quietly(engine, str((await request)["Id"]))
         raise
     return str(made["Id"])
 

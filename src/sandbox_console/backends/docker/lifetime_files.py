@@ -51,10 +51,10 @@ class LifetimeFiles:
 
     def add(self, id: str, engine: str, spec: SandboxSpec) -> None:
         """Write a container's limits, on disk when this returns. Raises BackendError."""
-        asked = Lifetime(id, engine, spec.name, spec.max_duration_s, spec.idle_timeout_s)
+        lifetime = Lifetime(id, engine, spec.name, spec.max_duration_s, spec.idle_timeout_s)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._write(asked, os.O_CREAT | os.O_EXCL)
+            self._write(lifetime, os.O_CREAT | os.O_EXCL)
         except OSError as error:
             self.forget(id)
             text = f"the time limit of {spec.name} cannot be kept in {self._folder}: {os.strerror(error.errno or 0)}"

@@ -61,7 +61,7 @@ class KeptContainer:
     def __init__(self, lifetime: Lifetime, data: Mapping[str, Any]) -> None:
         self.lifetime = lifetime
         self.checkup = _checkup(data)
-        self.gate = token_of(data)
+        self.gateway_token = token_of(data)
         self.used_s = time.monotonic()
         self.looked_s = self.used_s
         self.signs: Signs = (None, None)
@@ -85,8 +85,8 @@ class KeptContainer:
 class LifetimeKeeper:
     """Enforces the limits of all containers of an engine that have some, until none of them is left."""
 
-    def __init__(self, connection: Connection, lifetimes: LifetimeFiles, gates: Gateways, record: RecordEnd) -> None:
-        self._connection, self._lifetimes, self._gates, self._record = connection, lifetimes, gates, record
+    def __init__(self, connection: Connection, lifetimes: LifetimeFiles, gateways: Gateways, record: RecordEnd) -> None:
+        self._connection, self._lifetimes, self._gateways, self._record = connection, lifetimes, gateways, record
         self._held: dict[str, KeptContainer] = {}
         self._ends: dict[str, asyncio.Task[None]] = {}
         self.engine_id = ""
@@ -234,7 +234,7 @@ class LifetimeKeeper:
         return "idle_timeout_s ran out" if one.used_s + limit <= now + _MARGIN_S else ""
 
     async def _signs(self, engine: Engine, data: Mapping[str, Any]) -> Signs:
-        return await _last_line(engine, str(data["Id"])), await asyncio.to_thread(self._gates.port_used, data)
+        return await _last_line(engine, str(data["Id"])), await asyncio.to_thread(self._gateways.port_used, data)
 
     async def _busy(self, engine: Engine, data: Mapping[str, Any], one: KeptContainer) -> bool:
         """Whether a command is running in it, other than the image's own health check."""
@@ -254,8 +254,8 @@ class LifetimeKeeper:
 
         async def stop() -> None:
             await _stopped(engine, lifetime.id)
-            if one.gate:
-                await self._gates.stop(engine, one.gate)
+            if one.gateway_token:
+                await self._gateways.stop(engine, one.gateway_token)
 
         try:
             if await self._record(self._target(lifetime), why, stop):
@@ -271,7 +271,7 @@ class LifetimeKeeper:
             await asyncio.to_thread(self._lifetimes.put, structs.replace(lifetime, unrecorded=False))
 
     def _target(self, lifetime: Lifetime) -> SandboxRef:
-        return SandboxRef("docker", self._connection.context, lifetime.id)
+        return SandboxRef(self._connection.backend, self._connection.context, lifetime.id)
 
     async def _inspected(self, engine: Engine, id: str) -> dict[str, Any] | None:
         try:

@@ -31,8 +31,8 @@ _FIELDS = ("max_duration_s", "idle_timeout_s")
 class LifetimeLimits:
     """The lifetimes of one engine's sandboxes. ``problem`` is why they cannot be enforced; empty if they can."""
 
-    def __init__(self, connection: Connection, state_dir: Path | None, gates: Gateways) -> None:
-        self._connection, self._folder, self._gates = connection, state_dir, gates
+    def __init__(self, connection: Connection, state_dir: Path | None, gateways: Gateways) -> None:
+        self._connection, self._folder, self._gateways = connection, state_dir, gateways
         self._files = LifetimeFiles(state_dir / "lifetimes") if state_dir is not None else None
         self._process: KeeperProcess | None = None
         self.problem = ""
@@ -47,7 +47,9 @@ class LifetimeLimits:
 
     def _keeper(self) -> KeeperProcess | None:
         if self._process is None and self._folder is not None and self._engine and not self.problem:
-            self._process = KeeperProcess(self._folder, self._connection.context, self._engine)
+            self._process = KeeperProcess(
+                self._folder, self._connection.backend, self._connection.context, self._engine
+            )
         return self._process
 
     async def add(self, engine: Engine, id: str, spec: SandboxSpec) -> None:
@@ -107,13 +109,13 @@ class LifetimeLimits:
         from sandbox_console.backends.docker.lifetime_keeper import LifetimeKeeper
 
         if self._files is not None and self._folder is not None:
-            await serve(LifetimeKeeper(self._connection, self._files, self._gates, record), self._folder, engine)
+            await serve(LifetimeKeeper(self._connection, self._files, self._gateways, record), self._folder, engine)
             await self._once_more(engine)
 
     async def _once_more(self, engine: str) -> None:
         """Start another keeper for a container that was created while the keeper was ending."""
         if self._folder is not None and await self._any(engine):
-            KeeperProcess(self._folder, self._connection.context, engine).see()
+            KeeperProcess(self._folder, self._connection.backend, self._connection.context, engine).see()
 
     async def facts(self, data: Mapping[str, Any]) -> Sequence[Fact]:
         """The facts about a container's time limits."""
@@ -153,12 +155,12 @@ class LifetimeLimits:
 
 def _facts(spec: SandboxSpec, known: Lifetime | None, answer: Answer | None) -> Iterator[Fact]:
     for field in _FIELDS:
-        asked = getattr(known or spec, field)
-        if asked is None:
+        requested = getattr(known or spec, field)
+        if requested is None:
             continue
         if known is None:
             yield Fact(field, "not enforced", note="this console's state has no record of it", enforced=False)
         elif answer is None:
             yield Fact(field, "not enforced", note="its keeper does not run; sandbox-console doctor", enforced=False)
         else:
-            yield Fact(field, f"{asked:g}", note=f"its keeper, process {answer.pid}, ends it")
+            yield Fact(field, f"{requested:g}", note=f"its keeper, process {answer.pid}, ends it")

@@ -19,6 +19,8 @@ from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.log_frames import BareDemuxer, Demuxer, TtySplitter
 from sandbox_console.backends.docker.log_overlap import Seen
 from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.backends.docker.podman_dialect import is_podman
+from sandbox_console.backends.docker.podman_logs import PodmanDemuxer, PodmanTtySplitter
 from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 
@@ -27,6 +29,8 @@ RESTART_S = 1.5
 
 _LOOKS = 5
 _JOINED = 256 * 1024
+
+Splitter = TtySplitter | BareDemuxer | Demuxer | PodmanDemuxer | PodmanTtySplitter
 
 OVERLAP_NS = 10**9
 """How far before the last record a reconnect starts, as the two streams are not in order with each other."""
@@ -82,7 +86,7 @@ class _Reader:
         self._tty = bool(found["Config"].get("Tty"))
         driver = found["HostConfig"].get("LogConfig", {}).get("Type")
         # A timestamp of 31 bytes on each line costs the engine a sixth of its time.
-        self._bare = self._joined and not self._tty and driver == "json-file"
+        self._bare = self._joined and not self._tty and driver == "json-file" and not is_podman(self._connection.info)
 
     @property
     def _joined(self) -> bool:
@@ -121,25 +125,30 @@ class _Reader:
 
     async def once(self, *, follow: bool) -> AsyncGenerator[Sequence[LogItem], None]:
         """The new records of one reading."""
-        splitter = TtySplitter() if self._tty else BareDemuxer() if self._bare else Demuxer()
+        splitter = self._splitter()
         once, joined = not self._query.follow, self._joined
         feed = splitter.feed_joined if joined and isinstance(splitter, Demuxer) else splitter.feed
-        told = list if once else self._told
+        yielded = list if once else self._told
         try:
             engine = await self._connection.engine()
             ask = engine.bulk if once else engine.stream
             async with ask(container_path(self._id, "logs"), self._params(follow)) as chunks:
                 self._opened = True
                 async for chunk in blocks(chunks, _JOINED) if joined else chunks:
-                    if items := told(feed(chunk)):
+                    if items := yielded(feed(chunk)):
                         yield items
-                if items := told(splitter.flush()):
+                if items := yielded(splitter.flush()):
                     yield items
         except Refused as error:
             failure = _refused(described(self._id), error)
             if isinstance(failure, NotFound) and self._opened and self._query.follow:
                 return  # removed while it was followed
             raise failure from error
+
+    def _splitter(self) -> Splitter:
+        if is_podman(self._connection.info):
+            return PodmanTtySplitter() if self._tty else PodmanDemuxer()
+        return TtySplitter() if self._tty else BareDemuxer() if self._bare else Demuxer()
 
     def _told(self, records: list[LogRecord]) -> list[LogItem]:
         last_ns = self._seen.last_ns

@@ -22,54 +22,56 @@ _ENDPOINT = re.compile(r".*external connectivity on endpoint \S+ \([0-9a-f]*\): 
 _ELSEWHERE = "publish at 127.0.0.1, at 0.0.0.0, or at another address of that host"
 
 
-def words(asked: Sequence[PublishedPort], target: str) -> list[str]:
+def words(requested: Sequence[PublishedPort], target: str) -> list[str]:
     """The gateway's arguments that make it relay its listeners to an address."""
     found = []
-    for number, one in enumerate(asked, FIRST):
+    for number, one in enumerate(requested, FIRST):
         found += ["--publish", f"{number}={target}:{one.port}", *(("--loopback", str(number)) if one.loopback else ())]
     return found
 
 
-def exposed(asked: Sequence[PublishedPort]) -> dict[str, Any]:
+def exposed(requested: Sequence[PublishedPort]) -> dict[str, Any]:
     """``ExposedPorts`` of the gateway."""
-    return {_listener(number): {} for number, _ in enumerate(asked, FIRST)}
+    return {_listener(number): {} for number, _ in enumerate(requested, FIRST)}
 
 
-def bindings(asked: Sequence[PublishedPort]) -> dict[str, Any]:
+def bindings(requested: Sequence[PublishedPort]) -> dict[str, Any]:
     """``PortBindings`` of the gateway; an empty port is a free one."""
     return {
         _listener(number): [{"HostIp": one.address, "HostPort": str(one.host_port or "")}]
-        for number, one in enumerate(asked, FIRST)
+        for number, one in enumerate(requested, FIRST)
     }
 
 
-def facts(asked: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why: str) -> Iterator[Fact]:
+def facts(requested: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why: str) -> Iterator[Fact]:
     """Where the engine publishes each port; ``why`` is shown if ``gateway``, as inspected, does not publish it."""
     found: dict[int, list[Mapping[str, str]]] = {}
-    for one, places in zip(asked, _bound(asked, gateway), strict=True):
+    for one, places in zip(requested, _bound(requested, gateway), strict=True):
         found.setdefault(one.port, []).extend(places)
     for port, places in found.items():
         yield port_fact(f"{port}/tcp", places, "" if places else why)
 
 
-def unbound(asked: Sequence[PublishedPort], gateway: Mapping[str, Any]) -> str:
+def unbound(requested: Sequence[PublishedPort], gateway: Mapping[str, Any]) -> str:
     """The first requested address that the engine has not bound; empty if it has bound all."""
-    return next((one.place for one, places in zip(asked, _bound(asked, gateway), strict=True) if not places), "")
+    return next(
+        (one.place for one, places in zip(requested, _bound(requested, gateway), strict=True) if not places), ""
+    )
 
 
-def wanted(asked: Sequence[PublishedPort], message: str) -> PublishedPort | None:
+def wanted(requested: Sequence[PublishedPort], message: str) -> PublishedPort | None:
     """The address that an engine reports as in use; None if its message means something else."""
     if "already in use" not in message and "already allocated" not in message:
         return None
-    named = [one for one in asked if one.host_port and re.search(rf":{one.host_port}(?!\d)", message)]
+    named = [one for one in requested if one.host_port and re.search(rf":{one.host_port}(?!\d)", message)]
     return next((one for one in named if one.address in message), next(iter(named), None))
 
 
-def failure(asked: Sequence[PublishedPort], name: str, message: str) -> BackendError | None:
+def failure(requested: Sequence[PublishedPort], name: str, message: str) -> BackendError | None:
     """The error for ports that cannot be published, in the engine's words; None if it refuses something else."""
     text = plain(message)
     why = _ENDPOINT.sub("", text)
-    if not asked or (why == text and "host port" not in text and "userland proxy" not in text):
+    if not requested or (why == text and "host port" not in text and "userland proxy" not in text):
         return None
     hint = _ELSEWHERE if "assign requested address" in why else "sandbox-console show tells what it was made with"
     return BackendError(f"the ports of {name} cannot be published: {why}", hint=hint)
@@ -79,7 +81,9 @@ def _listener(number: int) -> str:
     return f"{number}/tcp"
 
 
-def _bound(asked: Sequence[PublishedPort], gateway: Mapping[str, Any] | None) -> Iterator[Sequence[Mapping[str, str]]]:
+def _bound(
+    requested: Sequence[PublishedPort], gateway: Mapping[str, Any] | None
+) -> Iterator[Sequence[Mapping[str, str]]]:
     bound = ((gateway or {}).get("NetworkSettings") or {}).get("Ports") or {}
-    for number, _ in enumerate(asked, FIRST):
+    for number, _ in enumerate(requested, FIRST):
         yield bound.get(_listener(number)) or ()

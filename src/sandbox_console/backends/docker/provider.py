@@ -23,6 +23,7 @@ class DockerProvider:
     """
 
     name: ClassVar[str] = "docker"
+    hosts_option: ClassVar[str] = "contexts"
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:

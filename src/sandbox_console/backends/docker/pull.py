@@ -36,9 +36,9 @@ async def pull(engine: Engine, name: str, progress: Progress) -> str:
     try:
         async with engine.stream("images/create", params, method="POST", headers=login) as answer:
             async for line in lines(answer):
-                said = json.loads(line)
-                images.raise_error(said, name)
-                layers.tell(said)
+                message = json.loads(line)
+                images.raise_error(message, name)
+                layers.tell(message)
     except ConsoleError as error:
         raise _failed(name, reference, error, known=bool(login)) from error
     at = "@" if reference.digest else ":"
@@ -76,15 +76,15 @@ class _Layers:
         self._states: dict[str, str] = {}
         self._told: dict[str, float] = {}
 
-    def tell(self, said: Mapping[str, Any]) -> None:
+    def tell(self, message: Mapping[str, Any]) -> None:
         """Report one of the engine's lines, if it says something new."""
-        layer, state = str(said.get("id", "")), str(said.get("status", ""))
+        layer, state = str(message.get("id", "")), str(message.get("status", ""))
         now = time.monotonic()
         same = self._states.get(layer) == state
         if not state or (same and now - self._told.get(layer, 0) < EVERY_S):
             return
         self._states[layer], self._told[layer] = state, now
-        if amount := _amount(said.get("progressDetail") or {}):
+        if amount := _amount(message.get("progressDetail") or {}):
             state = f"{state} {amount}"
         self._progress(f"{layer}: {state}" if layer else state)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sandbox_console.backends.base import PassedShell
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import Unsupported
@@ -40,6 +41,14 @@ class DockerTerminal:
         except Refused:
             return False
         return True
+
+    def passed(self) -> PassedShell:
+        connection, pending = self._execution.channel.duplicate()
+        engine = str(self._engine.endpoint.socket)
+        return PassedShell(kind="engine", files=(connection,), pending=pending, engine=engine, exec=self._execution.id)
+
+    def let_go(self) -> None:
+        self._execution.let_go()
 
     async def wait(self) -> Exit:
         return await self._execution.wait()

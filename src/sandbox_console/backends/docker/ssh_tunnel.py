@@ -153,7 +153,7 @@ def _translated(context: str, address: Address, error: Exception) -> BackendUnre
 
 
 def _reason(address: Address, error: Exception) -> tuple[str, str]:
-    host, said = address.host, str(error)[:_LONGEST]
+    host, message = address.host, str(error)[:_LONGEST]
     ssh = f"ssh -p {address.port} {address.login}" if address.port else f"ssh {address.login}"
     match error:
         case asyncssh.HostKeyNotVerifiable():
@@ -166,13 +166,13 @@ def _reason(address: Address, error: Exception) -> tuple[str, str]:
             why = f"no engine answers at {host}:{address.path}, or you may not open it, or sshd forwards no sockets"
             return why, "start the engine, join the group docker there, or set AllowStreamLocalForwarding yes"
         case asyncssh.ConfigParseError() | asyncssh.KeyImportError():
-            return f"the ssh configuration cannot be used: {said}", "look at ~/.ssh/config"
+            return f"the ssh configuration cannot be used: {message}", "look at ~/.ssh/config"
         case TimeoutError():
             return f"{host} did not answer over ssh in {LOGIN_S:g} s", f"try it: {ssh} true"
         case OSError():
             return f"{host} cannot be reached over ssh: {_plain(error)}", f"try it: {ssh} true"
         case _:
-            return f"the ssh connection to {host} failed: {said}", f"try it: {ssh} true"
+            return f"the ssh connection to {host} failed: {message}", f"try it: {ssh} true"
 
 
 def _plain(error: OSError) -> str:

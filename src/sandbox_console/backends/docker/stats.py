@@ -45,7 +45,7 @@ async def follow(
     ``host_memory`` (bytes) is what the engine reports as the limit of a container that has none; ``root`` is the folder
     with the engine's own data. The log's rate is known if that folder is here and can be read.
     """
-    asked = interval_s >= ASK_FROM_S
+    one_by_one = interval_s >= ASK_FROM_S
     before: Sample | None = None
     here = False
     async with aclosing(_here(engine, id, interval_s, root)) as samples:
@@ -55,12 +55,12 @@ async def follow(
     if here:
         return
     # The first samples are always streamed: a share of CPU needs two, and the second one comes after a second.
-    async with aclosing(_streamed(engine, id, 1.0 if asked else interval_s)) as samples:
+    async with aclosing(_streamed(engine, id, 1.0 if one_by_one else interval_s)) as samples:
         count = 0
         async for sample in samples:
             yield measure(sample, before, host_memory)
             before, count = sample, count + 1
-            if asked and count == 2:
+            if one_by_one and count == 2:
                 break
         else:
             return

@@ -11,13 +11,14 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.common.installation import ANOTHER
+from sandbox_console.backends.docker import drift
 from sandbox_console.backends.docker.enforcement import command, facts
 from sandbox_console.backends.docker.labels import MANAGED, SPEC, is_anothers
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 
-DEFAULT_PIDS = 256
+DEFAULT_PIDS = drift.DEFAULT_PIDS
 MIB = 1024 * 1024
 
 _STATUS = {
@@ -48,7 +49,7 @@ _NAMES = (("openhands-runtime-", "OpenHands"), ("openhands-agent-server-", "Open
 _COMMANDS = (("swerex-remote", "SWE-ReX"),)  # it sets no label and names containers after the image
 
 
-def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "") -> Sandbox:
+def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "", backend: str = "docker") -> Sandbox:
     """A container from the engine's list, with what it reports without an inspect.
 
     ``ours`` is the id of this installation.
@@ -59,7 +60,7 @@ def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "") -> Sa
     state = str(data.get("State", ""))
     code = _EXITED.match(str(data.get("Status", "")))
     return Sandbox(
-        ref=SandboxRef("docker", context, data["Id"]),
+        ref=SandboxRef(backend, context, data["Id"]),
         name=name,
         status=_STATUS.get(state, Status.UNKNOWN),
         image=str(data.get("Image", "")),
@@ -84,19 +85,24 @@ def from_inspect(
     lives: Sequence[Fact] = (),
     why: str = "",
     ours: str = "",
+    backend: str = "docker",
+    asked: SandboxSpec | None = None,
+    rules: Any = (),
 ) -> Sandbox:
     """A container as inspected, with the facts about it.
 
     ``image`` is its image as inspected, ``oom_at`` the time of an OOM kill according to an event, ``published`` and
     ``lives`` are facts about ports and time limits, ``why`` is why its keeper ended it, ``ours`` this installation.
+    ``asked`` is what it was last asked to be, if its labels no longer say that; ``rules`` is what its egress rules are.
     """
     state, config = data["State"], data["Config"]
     labels, name = config.get("Labels") or {}, str(data["Name"]).lstrip("/")
-    spec = None if is_anothers(labels, ours) else spec_of(data)
+    made = None if is_anothers(labels, ours) else _spec(labels)
+    spec = made and (asked or made)
     status, oom = _inspected_status(state), _out_of_memory(state, oom_at)
     ended = status in (Status.EXITED, Status.FAILED, Status.LOST)
     return Sandbox(
-        ref=SandboxRef("docker", context, data["Id"]),
+        ref=SandboxRef(backend, context, data["Id"]),
         name=name,
         status=status,
         image=str(config.get("Image", "")),
@@ -107,8 +113,10 @@ def from_inspect(
         labels=_shown(labels, spec),
         managed=spec is not None,
         maker="" if spec else maker(name, " ".join(command(config)), labels, ours),
-        spec=_as_it_is(spec, data["HostConfig"]),
+        spec=spec,
         effective=facts(data, info, spec, image or {}, published, lives),
+        found=drift.found(data, spec, rules) if spec else {},
+        untold=drift.UNTOLD if spec else {},
         pid=state.get("Pid") or None,
         restarts=data.get("RestartCount"),
         detail=_detail(state, oom=oom),
@@ -154,26 +162,15 @@ def _listed_name(data: Mapping[str, Any]) -> str:
     return next((name for name in names if "/" not in name), str(data["Id"])[:12])
 
 
-def _spec(labels: Mapping[str, str], name: str) -> SandboxSpec | None:
+def _spec(labels: Mapping[str, str], name: str = "") -> SandboxSpec | None:
+    """The spec of the labels, with the name that the container has now if that is given."""
     if labels.get(MANAGED) != "1":
         return None
     try:
-        return structs.replace(SandboxSpec.from_dict(json.loads(labels.get(SPEC, ""))), name=name)
+        spec = SandboxSpec.from_dict(json.loads(labels.get(SPEC, "")))
+        return structs.replace(spec, name=name) if name else spec
     except (ValueError, TypeError, ConsoleError):
         return None
-
-
-def _as_it_is(spec: SandboxSpec | None, host: Mapping[str, Any]) -> SandboxSpec | None:
-    """The spec with the current limits, as labels cannot change but limits can."""
-    if spec is None:
-        return None
-    memory, cpus, pids = host.get("Memory") or 0, host.get("NanoCpus") or 0, host.get("PidsLimit") or 0
-    return structs.replace(
-        spec,
-        memory_mib=memory // MIB if memory else spec.memory_mib,
-        cpus=cpus / 1e9 if cpus else spec.cpus,
-        pids=pids if pids and (pids != DEFAULT_PIDS or spec.pids is not None) else spec.pids,
-    )
 
 
 def _shown(labels: Mapping[str, str], spec: SandboxSpec | None) -> dict[str, str]:
@@ -192,14 +189,14 @@ def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
     signal = code - 128 if code is not None and 128 < code <= 128 + 64 else None
     # 137 alone is any SIGKILL; only the engine's flag and event prove that memory ran out, and a child's OOM kill
     # leaves them too, however the main process ends.
-    told = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for lack of memory"
-    return Exit(code=code, signal=signal, oom=oom, reason=told or error)
+    detail = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for lack of memory"
+    return Exit(code=code, signal=signal, oom=oom, reason=detail or error)
 
 
-def _listed_detail(state: str, told: str) -> str:
+def _listed_detail(state: str, detail: str) -> str:
     if state == "restarting":
         return _RESTARTING
-    return "unhealthy" if told.endswith(_UNHEALTHY) else ""
+    return "unhealthy" if detail.endswith(_UNHEALTHY) else ""
 
 
 def _detail(state: Mapping[str, Any], *, oom: bool) -> str:

@@ -8,11 +8,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
+from sandbox_console.backends.docker import podman_dialect
 from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S, Connection
 from sandbox_console.backends.docker.engine_cache import EngineCache
 from sandbox_console.backends.docker.failures import Lost
-from sandbox_console.backends.docker.labels import is_gateway
+from sandbox_console.backends.docker.labels import gateway_name, is_gateway
 from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
@@ -25,9 +26,14 @@ QUIET_S = 10.0
 # What an event changes in a row. exec, attach, top and resize change nothing that is shown.
 _TELLING = frozenset(
     {"create", "start", "restart", "die", "kill", "stop", "oom", "pause", "unpause", "rename", "update", "destroy"}
+    | {"cleanup"}  # Podman: what is left of an ended one is put away
     | {"health_status"}
 )
-_PARAMS = {"filters": json.dumps({"type": ["container"]})}
+_PARAMS = {"filters": json.dumps({"type": ["container", "network"]})}
+_NETWORKED = frozenset({"connect", "disconnect"})
+
+_GATEWAY = gateway_name("")
+"""How the names of gateways begin. An event of a network has no labels of the container."""
 
 Lists = Callable[[], AsyncGenerator[list[Sandbox], None]]
 Inspect = Callable[[SandboxRef], Awaitable[Sandbox]]
@@ -38,19 +44,19 @@ async def watch(connection: Connection, lists: Lists, inspect: Inspect) -> Async
 
     ``lists`` returns the whole list, and returns it again when it knows more.
     """
-    told: BackendHealth | None = None
+    reported: BackendHealth | None = None
     backoff = Backoff()
     while True:
         backoff.begin()
         try:
             async with aclosing(_connected(connection, lists, inspect)) as found:
                 async for event in found:
-                    told = event.health if isinstance(event, HealthChanged) else told
+                    reported = event.health if isinstance(event, HealthChanged) else reported
                     yield event
         except ConsoleError as error:
             health = connection.down(error)
-            if told is None or told.ok or told.reason != health.reason:
-                told = health
+            if reported is None or reported.ok or reported.reason != health.reason:
+                reported = health
                 yield HealthChanged(health)
         await backoff.wait()
 
@@ -68,11 +74,11 @@ async def _connected(connection: Connection, lists: Lists, inspect: Inspect) -> 
                 if first:
                     yield HealthChanged(health)
                 first = False
-                yield Listed("docker", connection.context, tuple(rows))
+                yield Listed(connection.backend, connection.context, tuple(rows))
         async with aclosing(_changed(connection, chunks)) as bursts:
             async for burst in bursts:
                 for container, gone in burst.items():
-                    event = await _event(SandboxRef("docker", connection.context, container), gone, inspect)
+                    event = await _event(SandboxRef(connection.backend, connection.context, container), gone, inspect)
                     if event is not None:
                         yield event
 
@@ -81,7 +87,8 @@ async def _event(ref: SandboxRef, gone: bool, inspect: Inspect) -> BackendEvent 
     if gone:
         return Removed(ref)
     try:
-        return Changed(await inspect(ref))
+        found = await inspect(ref)
+        return None if found.name.startswith(_GATEWAY) else Changed(found)
     except NotFound:
         return None  # its destroy event is on the way
 
@@ -128,13 +135,23 @@ def _note(ids: dict[str, bool], line: bytes, history: EngineCache) -> None:
     if not line.strip():
         return
     data: dict[str, Any] = json.loads(line)
-    action = str(data.get("Action", "")).partition(":")[0]
+    if data.get("Type") == "network":
+        _note_network(ids, data)
+        return
+    action = podman_dialect.action(str(data.get("Action", "")).partition(":")[0])
     container = data.get("Actor", {}).get("ID") or data.get("id")
-    told = data.get("Actor", {}).get("Attributes") or {}
-    if container and action in _TELLING and not is_gateway(told.get("name", ""), told):
+    attributes = data.get("Actor", {}).get("Attributes") or {}
+    if container and action in _TELLING and not is_gateway(attributes.get("name", ""), attributes):
         ids.pop(container, None)
         ids[container] = action == "destroy"
         if action == "oom":
             history.note_oom(container, int(data.get("timeNano") or 0) / 1e9)
         elif action == "destroy":
             history.forget(container)
+
+
+def _note_network(ids: dict[str, bool], data: dict[str, Any]) -> None:
+    """Note a container that was connected to a network or cut off from one, unless the same burst has more of it."""
+    container = (data.get("Actor", {}).get("Attributes") or {}).get("container")
+    if container and data.get("Action") in _NETWORKED:
+        ids.setdefault(container, False)

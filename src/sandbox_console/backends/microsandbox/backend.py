@@ -175,8 +175,8 @@ class MicrosandboxBackend(Abilities):
         need(permit)
         module = await sdk.load()
         seen, machine = await self._entered(module, request.ref)
-        asked = lifecycle.exec_options(seen.spec, secrets, request.env, request.workdir, request.user)
-        handle = await self._stream(module, machine, request.argv, **asked)
+        options = lifecycle.exec_options(seen.spec, secrets, request.env, request.workdir, request.user)
+        handle = await self._stream(module, machine, request.argv, **options)
         return MicrosandboxProcess(handle, lambda session: guest_scripts.sweep(machine, session))
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> MicrosandboxTerminal:
@@ -184,8 +184,8 @@ class MicrosandboxBackend(Abilities):
         module = await sdk.load()
         seen, machine = await self._entered(module, request.ref)
         shell = request.shell or await self._best_shell(machine)
-        asked = lifecycle.exec_options(seen.spec, secrets, {"TERM": request.term}, user=request.user)
-        handle = await self._stream(module, machine, (shell,), tty=True, **asked)
+        options = lifecycle.exec_options(seen.spec, secrets, {"TERM": request.term}, user=request.user)
+        handle = await self._stream(module, machine, (shell,), tty=True, **options)
         terminal = MicrosandboxTerminal(handle, lambda session: guest_scripts.sweep(machine, session))
         await terminal.resize(request.cols, request.rows)
         return terminal

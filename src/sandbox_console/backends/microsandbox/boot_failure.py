@@ -48,16 +48,16 @@ def cause(text: str) -> Cause | None:
 def failure(name: str) -> Cause | None:
     """Why the newest boot of the sandbox ``name`` failed; None if it did not. It reads files, so use a thread."""
     folder = _log(name).parent
-    told = _boot_error(folder / _ERROR)
+    message = _boot_error(folder / _ERROR)
     log = system_log(name)
     last = last_boot(log)
     # If the log is too long for its beginning to be read, the boot did not fail.
-    if not told and (_READY.search(last) or not _BEGIN.search(log)):
+    if not message and (_READY.search(last) or not _BEGIN.search(log)):
         return None
-    found = cause(told) or cause(last) or cause(tail(folder / "kernel.log"))
-    if not told and not found:  # on a loaded machine the SDK gives up a boot before KVM has reported anything
+    found = cause(message) or cause(last) or cause(tail(folder / "kernel.log"))
+    if not message and not found:  # on a loaded machine the SDK gives up a boot before KVM has reported anything
         found = kvm.problem()
-    return found or (told or "the microVM's process ended while it booted", f"see {folder}")
+    return found or (message or "the microVM's process ended while it booted", f"see {folder}")
 
 
 def under_way(name: str) -> bool:

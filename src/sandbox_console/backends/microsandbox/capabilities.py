@@ -8,6 +8,7 @@ _MISSING = {
     Capability.READ_ONLY_ROOT: "a microVM's root is its own disk, which the runtime always mounts to be written",
     Capability.RUNTIME: "there is one runtime: a microVM",
     Capability.SYSTEM_CALLS: "a guest has a kernel of its own, which filters none of its calls",
+    Capability.SHELL_KEEP: "the runtime's SDK ends a shell with the process that opened it",
     Capability.LIMIT_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
     Capability.LIMIT_LOG_RATE: "the runtime writes the log itself and limits no rate; a flood rotates older lines away",
     Capability.UPDATE_PIDS: "the guest's kernel is its own; its memory is what limits its processes",

@@ -83,10 +83,10 @@ def image(module: Any, name: str) -> Any:
 
 def whole_cpus(spec: SandboxSpec) -> int:
     """The number of vCPUs, rounded up if limits are best-effort. Otherwise raises InvalidSpec for a fraction."""
-    asked = spec.cpus if spec.cpus is not None else 1
-    if asked != int(asked) and spec.limits == "strict":
-        raise InvalidSpec({"cpus": f"{asked:g}: a microVM has whole vCPUs"}, hint='or set limits = "best-effort"')
-    return math.ceil(asked)
+    cpus = spec.cpus if spec.cpus is not None else 1
+    if cpus != int(cpus) and spec.limits == "strict":
+        raise InvalidSpec({"cpus": f"{cpus:g}: a microVM has whole vCPUs"}, hint='or set limits = "best-effort"')
+    return math.ceil(cpus)
 
 
 def volumes(module: Any, spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> dict[str, Any]:

@@ -38,14 +38,14 @@ async def _runtime() -> Diagnosis:
     try:
         module = await sdk.load()
         path = (await asyncio.to_thread(module.resolve_runtime)).msb_path
-        said = await _asked(path)
+        output = await _asked(path)
     except ConsoleError as error:
         return Diagnosis("runtime", "warning", error.message, error.hint)
     except Exception as error:  # noqa: BLE001 - the SDK's own errors are many
         return Diagnosis("runtime", "warning", str(error), "pip install --force-reinstall microsandbox")
-    if said.split()[-1:] != [sdk.version()]:
-        return Diagnosis("runtime", "warning", f"{path} is {said}, and the SDK is {sdk.version()}", _MISMATCH)
-    return Diagnosis("runtime", "ok", f"{said}, as the SDK, {path}")
+    if output.split()[-1:] != [sdk.version()]:
+        return Diagnosis("runtime", "warning", f"{path} is {output}, and the SDK is {sdk.version()}", _MISMATCH)
+    return Diagnosis("runtime", "ok", f"{output}, as the SDK, {path}")
 
 
 async def _asked(path: str) -> str:

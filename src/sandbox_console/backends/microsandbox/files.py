@@ -58,8 +58,8 @@ async def _targets(machine: Any, path: str, names: Sequence[str]) -> dict[str, s
         _, out, _ = await guest_scripts.ask(machine, _LINKS, path, *names)
     except (Unsupported, BackendError):
         return {}
-    told = [one.removesuffix(b"\n").decode("utf-8", "surrogateescape") for one in out.split(b"\0")]
-    return dict(zip(names, told, strict=False))
+    targets = [one.removesuffix(b"\n").decode("utf-8", "surrogateescape") for one in out.split(b"\0")]
+    return dict(zip(names, targets, strict=False))
 
 
 async def download(process: Process, path: str) -> AsyncGenerator[bytes, None]:
@@ -84,19 +84,19 @@ async def upload(process: Process, path: str, archive: AsyncIterator[bytes]) -> 
         async for chunk in guarded(archive):
             await process.write(chunk)
         await process.close_stdin()
-        said = await complaint
-        _judge((await process.wait()).code, path, said)
+        message = await complaint
+        _judge((await process.wait()).code, path, message)
     finally:
         complaint.cancel()
         await process.kill()
 
 
 async def _complaint(process: Process) -> bytes:
-    said = b""
+    message = b""
     async for stream, data in process.output():
         if stream is Stream.STDERR:
-            said = (said + data)[-1000:]
-    return said
+            message = (message + data)[-1000:]
+    return message
 
 
 def _judge(code: int | None, path: str, complaint: bytes) -> None:

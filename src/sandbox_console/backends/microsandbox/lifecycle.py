@@ -111,9 +111,9 @@ async def _placed(module: Any, handle: Any, seen: translate.View, spec: SandboxS
     places = await asyncio.to_thread(ports.choose, spec, seen.ports)
     if old := tuple(one for one in seen.ports if one not in places):
         new = tuple(one for one in places if one not in seen.ports)
-        told = ports.bindings(module, new), ports.removals(module, old)
-        asked = handle.modify(ports=told[0], ports_rm=told[1], policy=module.ModificationPolicy.NEXT_START)
-        await sdk.call(module, f"the ports of {seen.shown_name}", asked)
+        changes = ports.bindings(module, new), ports.removals(module, old)
+        request = handle.modify(ports=changes[0], ports_rm=changes[1], policy=module.ModificationPolicy.NEXT_START)
+        await sdk.call(module, f"the ports of {seen.shown_name}", request)
 
 
 async def _ended(module: Any, name: str) -> None:
@@ -187,8 +187,8 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
     if not spec.command:
         return
     try:
-        asked = {key: value for key, value in exec_options(spec, secrets).items() if value}
-        await sdk.result(machine.exec_detached(spec.command[0], list(spec.command[1:]), **asked))
+        options = {key: value for key, value in exec_options(spec, secrets).items() if value}
+        await sdk.result(machine.exec_detached(spec.command[0], list(spec.command[1:]), **options))
     except module.MicrosandboxError as error:
         raise BackendError(
             f"the command of {spec.name} cannot be run: {error}", hint="check that its image has the program"

@@ -36,9 +36,11 @@ def choose(spec: SandboxSpec, before: Ports = ()) -> Ports:
     It opens sockets, so call it in a thread. Raises Conflict for an address that is taken, InvalidSpec for an
     impossible one.
     """
-    asked = sorted(parse_all(spec.ports), key=lambda port: not port.host_port)  # those requested by number come first
+    requested = sorted(
+        parse_all(spec.ports), key=lambda port: not port.host_port
+    )  # those requested by number come first
     with contextlib.ExitStack() as held:
-        return tuple(_held(held, spec, one, before) for one in asked)
+        return tuple(_held(held, spec, one, before) for one in requested)
 
 
 def _held(held: contextlib.ExitStack, spec: SandboxSpec, one: PublishedPort, before: Ports) -> PublishedPort:

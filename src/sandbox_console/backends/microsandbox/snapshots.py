@@ -109,12 +109,12 @@ async def _restored(
         "idle_timeout": spec.idle_timeout_s,
         "cow_memory": full or None,
     }
-    asked = {key: value for key, value in arguments.items() if value is not None}
+    options = {key: value for key, value in arguments.items() if value is not None}
     identity = new_id()
     own = identity, await asyncio.to_thread(looker.installation.made)
     try:
         await asyncio.to_thread(sdk.close_home)
-        machine = await lifecycle.booted(module, new, lambda: module.Sandbox.restore(reference, name=new, **asked))
+        machine = await lifecycle.booted(module, new, lambda: module.Sandbox.restore(reference, name=new, **options))
         handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
         await sdk.call(module, f"sandbox {new}", handle.modify(labels=create_options.own_labels(own, spec, secrets)))
         await lifecycle.published(module, new)
@@ -188,9 +188,9 @@ def _full(one: Any) -> bool:
 async def _snapshot(module: Any, one: Any) -> Snapshot:
     opened = await sdk.call(module, "a snapshot", module.Snapshot.open(one.reference))
     created = one.created_at
-    asked: SandboxSpec | None = None
+    spec: SandboxSpec | None = None
     with contextlib.suppress(Unsupported):  # made by another tool
-        asked = _spec(dict(opened.labels), "snapshot")
+        spec = _spec(dict(opened.labels), "snapshot")
     return Snapshot(
         backend="microsandbox",
         host="local",
@@ -199,8 +199,8 @@ async def _snapshot(module: Any, one: Any) -> Snapshot:
         created_at=created / 1000 if isinstance(created, (int, float)) else datetime.fromisoformat(created).timestamp(),
         size_bytes=one.size_bytes,
         full=_full(one),
-        secrets=asked.secrets if asked else (),
-        workspace=asked.workspace or "" if asked else "",
+        secrets=spec.secrets if spec else (),
+        workspace=spec.workspace or "" if spec else "",
     )
 
 

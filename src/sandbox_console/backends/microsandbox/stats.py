@@ -28,7 +28,7 @@ async def read(module: Any, handle: Any, interval_s: float) -> AsyncGenerator[St
 async def _new(module: Any, handle: Any, stream: Any, before: Any) -> Any | None:
     """The next sample that differs; None if the sandbox has ended."""
     waiting: asyncio.Future[Any] | None = None
-    asked = time.monotonic()
+    asked_at = time.monotonic()
     try:
         while True:
             waiting = waiting or asyncio.ensure_future(anext(stream, None))
@@ -37,8 +37,8 @@ async def _new(module: Any, handle: Any, stream: Any, before: Any) -> Any | None
                 sample, waiting = waiting.result(), None
                 if sample is None or before is None or sample.timestamp_ms != before.timestamp_ms:
                     return sample
-            if time.monotonic() - asked >= QUIET_S:
-                asked = time.monotonic()
+            if time.monotonic() - asked_at >= QUIET_S:
+                asked_at = time.monotonic()
                 if str((await result(handle.refresh())).status) in ("stopped", "crashed"):
                     return None
     except module.MicrosandboxError:

@@ -60,8 +60,8 @@ async def out_of_bounds(module: Any, looker: Inventory, ref: SandboxRef, spec: S
         return {}
     if below := await _below_boot(handle, changes):
         return {"memory_mib": f"{below}: stop it first"}
-    asked = handle.modify(policy=module.ModificationPolicy.NO_RESTART, dry_run=True, **changes)
-    plan = await sdk.call(module, f"sandbox {handle.name}", asked)
+    request = handle.modify(policy=module.ModificationPolicy.NO_RESTART, dry_run=True, **changes)
+    plan = await sdk.call(module, f"sandbox {handle.name}", request)
     held = {one["field"]: one.get("before", "") for one in plan["changes"] if one["disposition"] == _RESTART}
     return {
         _FIELDS[field]: f"it was made to grow to {held.get(f'max_{field}', 'less')} while it runs: stop it first"
@@ -106,8 +106,8 @@ async def _modify(module: Any, handle: Any, **changes: Any) -> None:
         _, words, why = error.message.partition("cannot apply modification: ")
         raise _refused(handle, why) if words else error from error.__cause__
     if not plan["applied"]:
-        told = "; ".join(f"{one['field']}: {one['message']}" for one in plan["conflicts"])
-        raise _refused(handle, told or "the runtime refused it")
+        conflicts = "; ".join(f"{one['field']}: {one['message']}" for one in plan["conflicts"])
+        raise _refused(handle, conflicts or "the runtime refused it")
 
 
 def _refused(handle: Any, why: str) -> Conflict:

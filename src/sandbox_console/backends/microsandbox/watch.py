@@ -51,7 +51,7 @@ class Watch:
 
     async def events(self) -> AsyncGenerator[BackendEvent, None]:
         """Health and the list first, then each change."""
-        told: BackendHealth | None = None
+        reported: BackendHealth | None = None
         known: dict[SandboxRef, Sandbox] | None = None
         try:
             while True:
@@ -60,8 +60,8 @@ class Watch:
                 began = time.monotonic()
                 health, now = await self._look()
                 took_s = time.monotonic() - began
-                if health != told:
-                    told = health
+                if health != reported:
+                    reported = health
                     yield HealthChanged(health)
                 if now is not None:
                     for event in _differences(known, now):

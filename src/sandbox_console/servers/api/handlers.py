@@ -115,8 +115,8 @@ class Calls:
         except NotFound:
             return
 
-    def _seconds(self, asked: float | None) -> float:
-        return min(asked or self._longest_s, self._longest_s)
+    def _seconds(self, requested: float | None) -> float:
+        return min(requested or self._longest_s, self._longest_s)
 
 
 async def health(_: web.Request) -> web.Response:

@@ -60,11 +60,11 @@ def _paths(schema: dict[str, Any]) -> dict[str, Any]:
     def call(
         id: str, about: str, code: str, answer: dict[str, Any], body: str = "", parameters: tuple[Any, ...] = ()
     ) -> dict[str, Any]:
-        said: dict[str, Any] = {"summary": about, "security": [{"bearer": [], "grant": []}, {"bearer": []}]}
-        said["responses"] = {code: answer} | refused
+        operation: dict[str, Any] = {"summary": about, "security": [{"bearer": [], "grant": []}, {"bearer": []}]}
+        operation["responses"] = {code: answer} | refused
         if body:
-            said["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema[body]}}}
-        return said | ({"parameters": [*parameters]} if parameters else {}) | {"operationId": id}
+            operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema[body]}}}
+        return operation | ({"parameters": [*parameters]} if parameters else {}) | {"operationId": id}
 
     lists = call("list", "names of the caller's sandboxes", "200", _response("names", names))
     alive = {"200": _response("it does", {"type": "object"}), "403": refused["403"], "421": refused["421"]}

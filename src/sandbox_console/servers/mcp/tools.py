@@ -80,11 +80,11 @@ class Tools:
         """Tell why a sandbox ended: its exit, signal or limit, and who stopped it."""
         found = await self._visible.find(name)
         entries = await self._visible.opened.history(AuditQuery(limit=50, target=str(found.ref)))
-        said = verdict(found, entries)
-        told: dict[str, Any] = {"status": str(found.status), "why": "it has not ended", "evidence": []}
-        if said is not None:
-            told |= {"why": said.headline, "evidence": list(said.evidence), "sure": said.sure}
-        return untrusted(cleaned(told))
+        judged = verdict(found, entries)
+        data: dict[str, Any] = {"status": str(found.status), "why": "it has not ended", "evidence": []}
+        if judged is not None:
+            data |= {"why": judged.headline, "evidence": list(judged.evidence), "sure": judged.sure}
+        return untrusted(cleaned(data))
 
     async def denied(
         self,
@@ -94,12 +94,12 @@ class Tools:
     ) -> str:
         """Tell whether a sandbox may reach a host, by which rule, and if not, why. No connection is made."""
         found = await self._visible.find(name)
-        said, rule = await self._visible.opened.egress.explain(found.ref, host, port)
-        told = {
-            "host": host, "port": port, "allowed": said.allowed, "rule": rule.pattern if rule else "",
-            "why": "" if said.allowed else REASONS.get(said.reason, said.reason), "hint": said.hint,
+        decision, rule = await self._visible.opened.egress.explain(found.ref, host, port)
+        data = {
+            "host": host, "port": port, "allowed": decision.allowed, "rule": rule.pattern if rule else "",
+            "why": "" if decision.allowed else REASONS.get(decision.reason, decision.reason), "hint": decision.hint,
         }  # fmt: skip
-        return untrusted(cleaned(told))
+        return untrusted(cleaned(data))
 
     async def create(
         self,
@@ -119,8 +119,8 @@ class Tools:
         """Run a command in a sandbox to its end. Exit code 124 means that it timed out."""
         handle = self._visible.handle(await self._visible.find(name))
         done = await handle.exec(command, timeout_s=min(timeout_s, self._visible.options.max_timeout_s))
-        told = {"stdout": lines(done.stdout, self._most), "stderr": lines(done.stderr, self._most)}
-        return untrusted({"exit_code": done.exit_code, "timed_out": done.timed_out, **told})
+        data = {"stdout": lines(done.stdout, self._most), "stderr": lines(done.stderr, self._most)}
+        return untrusted({"exit_code": done.exit_code, "timed_out": done.timed_out, **data})
 
     async def read_file(self, name: Name, path: Path) -> str:
         """Read a file of a sandbox, as text, or as base64 if it is not text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from sandbox_console.backends.abilities import Bounded
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.drift import NETWORK, OWN_NETWORK, current
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import required_capabilities
@@ -59,10 +60,15 @@ class Plan(Struct, frozen=True):
 
 
 def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, injects: Mapping[str, str]) -> Plan:
-    """The plan that leads from a sandbox to a spec. A sandbox that another tool made is never replaced."""
+    """The plan that leads from a sandbox, as it is now, to a spec.
+
+    A sandbox that another tool made is never replaced.
+    """
+    spec = sandbox.spec
+    if spec is not None:
+        plan = make_plan(spec, new, capabilities, injects, current(sandbox, spec, new))
+        return structs.replace(plan, changes=(*plan.changes, *_rejoined(sandbox)))
     plan = make_plan(spec_of(sandbox), new, capabilities, injects)
-    if sandbox.spec is not None:
-        return plan
     fixed = fixed_fields(sandbox, capabilities)
     return Plan(tuple(_in_place(change, fixed) for change in plan.changes))
 
@@ -105,8 +111,17 @@ def differing(sandbox: Sandbox, new: SandboxSpec, problems: Mapping[str, str]) -
     return {field: text for field, text in problems.items() if getattr(old, field, None) != getattr(new, field, None)}
 
 
-def make_plan(old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, injects: Mapping[str, str]) -> Plan:
-    """Compare two specs for a backend with these capabilities."""
+def _rejoined(sandbox: Sandbox) -> Iterator[Change]:
+    """The change of a network that is not the sandbox's own. It needs no new sandbox."""
+    if wrong := sandbox.found.get(NETWORK):
+        yield Change(NETWORK, wrong, OWN_NETWORK, How.LIVE, "another tool changed it")
+
+
+def make_plan(
+    old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, injects: Mapping[str, str],
+    now: Mapping[str, Any] | None = None,
+) -> Plan:  # fmt: skip
+    """Compare two specs for a backend with these capabilities. ``now`` has values that are not as in ``old``."""
     missing = {
         field: f"{need}: {capabilities.reason(need)}"
         for field, need in required_capabilities.of_spec(new, injects)
@@ -114,7 +129,7 @@ def make_plan(old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, in
     }
     changes: list[Change] = []
     for name in SandboxSpec.__struct_fields__:
-        before, after = getattr(old, name), getattr(new, name)
+        before, after = (now or {}).get(name, getattr(old, name)), getattr(new, name)
         if before != after:
             changes.append(_change(name, before, after, capabilities, missing.get(name)))
     return Plan(tuple(changes))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, assert_never
 
+from sandbox_console.backends.abilities import Adopts, Rejoins
 from sandbox_console.backends.base import Backend
-from sandbox_console.errors import NotFound, Unsupported
+from sandbox_console.errors import Conflict, NotFound, Unsupported
 from sandbox_console.model.action import (
     Action,
     Attach,
@@ -16,6 +17,7 @@ from sandbox_console.model.action import (
     Create,
     DenyEgress,
     Download,
+    EndShell,
     Exec,
     Fork,
     Forward,
@@ -43,6 +45,7 @@ from sandbox_console.model.action import (
     Upload,
 )
 from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.model.drift import NETWORK
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.effects.abilities import inner, on_host
@@ -79,8 +82,8 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
             return ActionResult(permit.audit_id, ref, details=details)
         case Exec():
             return await _exec(action, permit, call)
-        case OpenShell():
-            raise Unsupported("a shell is opened by console.shell()")
+        case OpenShell() | EndShell():
+            raise Unsupported("a shell is opened by console.shell(), and ended by console.end_shell()")
         case Rename() | Upload() | Download() | Attach() | Forward() | Commit() | TakeSnapshot() | Fork():
             return await inner(action, permit, call)
         case ChangeEgress() | DenyEgress() | Bundle() | Quarantine() | Release():
@@ -126,9 +129,9 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
     plan = plan_for(target, action.spec, call.backend.capabilities(), call.injects)
     plan = await within_bounds(plan, call.backend, target, action.spec)
     changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}
+    if action.adopt or plan.how is None:
+        return target.ref, changed | await _adopt(action, permit, call, plan)
     match plan.how:
-        case None:
-            return target.ref, changed
         case How.UNSUPPORTED:
             refused = next(change for change in plan.changes if change.how is How.UNSUPPORTED)
             raise Unsupported(f"{refused.field} cannot be changed: {refused.reason}")
@@ -140,12 +143,26 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
             return ref, changed | {"was": str(target.ref)}
 
 
+async def _adopt(action: Update, permit: Permit, call: Call, plan: Plan) -> dict[str, Any]:
+    """Take what the sandbox is already for what was asked. Raises Conflict if it is not like that."""
+    if fields := [change.field for change in plan.changes if change.field != NETWORK]:
+        raise Conflict(f"it is no longer as it was when it was adopted: {', '.join(fields)}", hint="look again")
+    if call.target is None or call.target.spec in (None, action.spec) or not isinstance(call.backend, Adopts):
+        return {"changed": [], "how": "nothing"}
+    await call.backend.adopt(permit, action.ref, action.spec)
+    return {"changed": [], "how": "adopted"}
+
+
 async def _live(action: Update, permit: Permit, call: Call, plan: Plan) -> None:
     fields = {change.field for change in plan.changes}
     if "name" in fields:
         await call.backend.rename(permit, action.ref, action.spec.name)
-    if fields - {"name"}:
+    if NETWORK in fields and isinstance(call.backend, Rejoins):
+        await call.backend.rejoin(permit, action.ref)
+    if fields - {"name", NETWORK}:
         await call.backend.update(permit, action.ref, action.spec)
+    elif isinstance(call.backend, Adopts) and call.target is not None and call.target.spec != action.spec:
+        await call.backend.adopt(permit, action.ref, action.spec)
 
 
 async def _exec(action: Exec, permit: Permit, call: Call) -> ActionResult:

@@ -54,8 +54,8 @@ def _asked(action: EgressAction) -> Sequence[tuple[EgressRule, bool]]:
     if isinstance(action, DenyEgress):
         return [(EgressRule(pattern, Effect.DENY), False) for pattern in action.patterns]
     denied = {key_of(rule.pattern) for rule in action.add if rule.effect is Effect.DENY}
-    asked = [(rule, rule.effect is Effect.ALLOW) for rule in action.add]
-    return [(rule, allow) for rule, allow in asked if not allow or key_of(rule.pattern) not in denied]
+    rules = [(rule, rule.effect is Effect.ALLOW) for rule in action.add]
+    return [(rule, allow) for rule, allow in rules if not allow or key_of(rule.pattern) not in denied]
 
 
 def _left(action: EgressAction, after: Sequence[EgressRule]) -> Sequence[tuple[EgressRule, bool]]:

@@ -184,29 +184,29 @@ async def _cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
     await asyncio.gather(*ending, return_exceptions=True)
 
 
-def _bound(asked: PublishedPort) -> socket.socket:
+def _bound(port: PublishedPort) -> socket.socket:
     """A socket that is bound to the address but does not listen yet. Raises Conflict, UsageError."""
-    six = ipaddress.ip_address(asked.address).version == 6
+    six = ipaddress.ip_address(port.address).version == 6
     sock = socket.socket(socket.AF_INET6 if six else socket.AF_INET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if six:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind((asked.address, asked.host_port))
+        sock.bind((port.address, port.host_port))
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        raise _no_place(asked, error) from error
+        raise _no_place(port, error) from error
     return sock
 
 
-def _no_place(asked: PublishedPort, error: OSError) -> ConsoleError:
+def _no_place(port: PublishedPort, error: OSError) -> ConsoleError:
     if error.errno == errno.EADDRINUSE:
-        hint = f"choose another one, or leave it out for a free one: {asked.port}"
-        return Conflict(f"port {asked.host_port} of this host is taken at {asked.address}", hint=hint)
+        hint = f"choose another one, or leave it out for a free one: {port.port}"
+        return Conflict(f"port {port.host_port} of this host is taken at {port.address}", hint=hint)
     if error.errno in (errno.EACCES, errno.EPERM):
         hint = "choose one from 1024 on, or leave it out for a free one"
-        return UsageError(f"{asked.place}: you may not listen at port {asked.host_port} of this host", hint=hint)
+        return UsageError(f"{port.place}: you may not listen at port {port.host_port} of this host", hint=hint)
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-        return UsageError(f"{asked.address} is not an address of this host", hint="leave it out for 127.0.0.1")
-    return Conflict(f"{asked.place} cannot be listened at: {error.strerror}")
+        return UsageError(f"{port.address} is not an address of this host", hint="leave it out for 127.0.0.1")
+    return Conflict(f"{port.place} cannot be listened at: {error.strerror}")

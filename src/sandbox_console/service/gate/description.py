@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.model.action import Action, ChangeEgress, Create, Exec, HostAction, OpenShell, Update
+from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
@@ -35,16 +36,25 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
             body["spec"] = _spec(spec)
         case Update(spec=spec):
             body["diff"] = _diff(spec_of(target) if target else None, spec)
+            if target is not None and (differing := drifted(target)):
+                body["found"] = {name: target.found[name] for name in differing}
         case Exec(argv=argv, env=env, workdir=workdir, user=user, timeout_s=timeout_s):
             body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
         case ChangeEgress(add=add, remove=remove):
             body |= {"add": [rule_data(rule) for rule in add], "remove": list(remove)}
-        case OpenShell(shell=shell, user=user, record=record):
-            body |= {"shell": shell, "user": user} | ({"record": True} if record else {})
+        case OpenShell():
+            body |= _shell(action)
         case _:
             names = [name for name in action.__struct_fields__ if name not in ("ref", "backend", "host")]
             body |= {name: getattr(action, name) for name in names}
     return body
+
+
+def _shell(action: OpenShell) -> dict[str, Any]:
+    if action.attach:
+        return {"attach": action.attach, "shell_name": action.name, "read_only": action.read_only}
+    kept = {"keep": True, "shell_name": action.name} if action.keep else {}
+    return {"shell": action.shell, "user": action.user} | ({"record": True} if action.record else {}) | kept
 
 
 def rule_data(rule: EgressRule) -> dict[str, Any]:

@@ -14,11 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from secrets import token_bytes
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sandbox_console.audit.journal import Journal
 from sandbox_console.errors import (
     AuditUnavailable,
     BackendError,
@@ -41,6 +40,9 @@ from sandbox_console.service.gate.operation import ExecIO, Operation
 from sandbox_console.service.gate.redaction import Words, masked
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
+
+if TYPE_CHECKING:  # see `gate.trail`
+    from sandbox_console.audit.journal import Journal
 
 T = TypeVar("T")
 
@@ -213,13 +215,13 @@ class Gate:
         # Values are read before the row is written, as one pasted into an argument must not get into the log. A keyring
         # or a program is used only once the attempt is on record.
         await self._vault.learn(self._names(request), acting=False)
-        told = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
+        body = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
         words = None
         if self._unread(request):  # the row's end has them, masked, once the values are read
-            words = Words(told, self._key, self.rules.hash_words_from)
-            told = words.body
+            words = Words(body, self._key, self.rules.hash_words_from)
+            body = words.body
         mask = self._mask(request)
-        return mask(target_of(request.action)), masked(told, mask), words
+        return mask(target_of(request.action)), masked(body, mask), words
 
     def _mask(self, request: Request) -> Callable[[str], str]:
         """A function that masks known values in a row."""

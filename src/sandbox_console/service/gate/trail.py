@@ -7,16 +7,17 @@ import getpass
 import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sandbox_console.audit import query
-from sandbox_console.audit.journal import Journal
-from sandbox_console.audit.layout import Layout
 from sandbox_console.errors import AuditUnavailable, ConfigError, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.event import AuditChanged
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service.config import AuditOptions
+
+if TYPE_CHECKING:  # imported when used: a command that changes nothing needs no journal, and it takes 15 ms
+    from sandbox_console.audit.journal import Journal
 
 
 def current_actor() -> str:
@@ -40,6 +41,8 @@ class Trail:
         self.options = options
         self.actor = actor
         self.problem = ""
+        self.tell_wait: Callable[[str], None] = lambda _: None
+        """Is called with whom an action waits for; for a face that watches no events."""
         self._publish = publish
         self._journal: Journal | None = None
         self._opening: asyncio.Task[Journal] | None = None
@@ -52,6 +55,8 @@ class Trail:
         return await shielded(self._opening)
 
     async def _open(self) -> Journal:
+        from sandbox_console.audit.journal import Journal
+
         try:
             loop = asyncio.get_running_loop()
 
@@ -67,6 +72,7 @@ class Trail:
 
     def _note_waiting(self, who: str) -> None:
         self.note_problem(f"the audit log is locked: waiting for {who}")
+        self.tell_wait(self.problem)
 
     def note_problem(self, text: str) -> None:
         """Report that the log cannot be written, or with an empty text that it can be again."""
@@ -84,14 +90,20 @@ class Trail:
 
     async def entries(self, wanted: AuditQuery) -> list[AuditEntry]:
         """Attempts with their ends, newest first."""
+        from sandbox_console.audit import query
+
         return await query.entries(self.path, wanted)
 
     async def newest(self) -> int:
         """The seq of the newest row. While it stays the same, nothing is new."""
+        from sandbox_console.audit import query
+
         return await query.newest(self.path)
 
     async def entry(self, seq: int) -> AuditEntry:
         """One attempt. Raises NotFound."""
+        from sandbox_console.audit import query
+
         return await query.entry(self.path, seq)
 
     async def verify(
@@ -104,6 +116,7 @@ class Trail:
         """
         from sandbox_console.audit import verify
         from sandbox_console.audit.keys import PublicKey
+        from sandbox_console.audit.layout import Layout
 
         path = folder / self.path.name if folder else self.path
         if folder and not Layout(path).indices():
@@ -122,6 +135,7 @@ class Trail:
     def public_key(self) -> bytes:
         """The key with which other machines verify this log, as PEM. Raises AuditUnavailable if there is no key yet."""
         from sandbox_console.audit.keys import Keys
+        from sandbox_console.audit.layout import Layout
         from sandbox_console.audit.open_segment import unavailable
 
         key = Layout(self.path).key
@@ -138,6 +152,7 @@ class Trail:
         Raises AuditUnavailable if there is no key.
         """
         from sandbox_console.audit.keys import Keys
+        from sandbox_console.audit.layout import Layout
         from sandbox_console.audit.open_segment import unavailable
 
         key = Layout(self.path).key

@@ -206,8 +206,8 @@ class DenialFeed:
 
     def _publish(self) -> None:
         self._timer = None
-        told, self._told = list(self._told), {}
-        for ref in told:
+        changed, self._told = list(self._told), {}
+        for ref in changed:
             book = self._books[ref]
             counts = (book.counts[one] for one in (Outcome.UNRESOLVED, Outcome.FAILED))
             self._hub.publish(Denied(ref, book.counts[Outcome.DENIED], book.host, book.at, *counts))

@@ -43,9 +43,9 @@ class Outbound:
     async def explain(self, ref: SandboxRef, host: str, port: int) -> tuple[EgressVerdict, EgressRule | None]:
         """What the rules say about a host and port, with the rule that decides. Connects to nothing."""
         rules = (await self.state(ref)).rules
-        said = verdict(rules, host, port, now=time.time())
-        effect = Effect.ALLOW if said.allowed else Effect.DENY
-        return said, next((rule for rule in rules if rule.pattern == said.rule and rule.effect is effect), None)
+        decision = verdict(rules, host, port, now=time.time())
+        effect = Effect.ALLOW if decision.allowed else Effect.DENY
+        return decision, next((rule for rule in rules if rule.pattern == decision.rule and rule.effect is effect), None)
 
     def preview(self, rules: Sequence[EgressRule], action: EgressAction) -> Sequence[EgressRule]:
         """The rules as an action would leave them."""

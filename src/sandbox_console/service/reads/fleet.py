@@ -102,25 +102,25 @@ class Fleet:
 
         Each part names those that have not answered yet.
         """
-        asked = {key: asyncio.create_task(self.ask(*key)) for key in self._of(backend)}
-        told: set[Key] = set()
+        requests = {key: asyncio.create_task(self.ask(*key)) for key in self._of(backend)}
+        answered: set[Key] = set()
         try:
-            likely = [task for key, task in asked.items() if not self.names.of(key).silent]
-            await asyncio.wait(likely or asked.values(), timeout=patience_s)
-            await asyncio.wait(asked.values(), timeout=min(patience_s, _AWAKE_S))
-            while len(told) < len(asked):
-                new = [key for key, task in asked.items() if key not in told and task.done()]
-                told.update(new)
-                answers = [asked[key].result() for key in new]
+            likely = [task for key, task in requests.items() if not self.names.of(key).silent]
+            await asyncio.wait(likely or requests.values(), timeout=patience_s)
+            await asyncio.wait(requests.values(), timeout=min(patience_s, _AWAKE_S))
+            while len(answered) < len(requests):
+                new = [key for key, task in requests.items() if key not in answered and task.done()]
+                answered.update(new)
+                answers = [requests[key].result() for key in new]
                 part = [one for found, _ in answers for one in found], [health for _, health in answers]
-                yield part, [key for key in asked if key not in told]
-                waiting = [task for key, task in asked.items() if key not in told]
+                yield part, [key for key in requests if key not in answered]
+                waiting = [task for key, task in requests.items() if key not in answered]
                 if waiting:
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in asked.values():
+            for task in requests.values():
                 task.cancel()
-            await asyncio.gather(*asked.values(), return_exceptions=True)
+            await asyncio.gather(*requests.values(), return_exceptions=True)
 
     async def health(self) -> Sequence[BackendHealth]:
         """Query every backend."""
@@ -128,24 +128,24 @@ class Fleet:
 
     async def healths(self, keys: Sequence[Key]) -> AsyncGenerator[BackendHealth, None]:
         """Query these in parallel and yield each one's health in order; those that were silent last time come last."""
-        asked = {key: asyncio.create_task(self._health(*key)) for key in keys}
+        requests = {key: asyncio.create_task(self._health(*key)) for key in keys}
         try:
             for key in sorted(keys, key=lambda key: self.names.of(key).silent):
-                yield await asked[key]
+                yield await requests[key]
         finally:
-            for task in asked.values():
+            for task in requests.values():
                 task.cancel()
-            await asyncio.gather(*asked.values(), return_exceptions=True)
+            await asyncio.gather(*requests.values(), return_exceptions=True)
 
-    async def choose(self, asked: str, default: str) -> Key:
+    async def choose(self, requested: str, default: str) -> Key:
         """Where to make a sandbox: ``asked`` (a name or name/host), else the default, else the first that answers.
 
         Raises UsageError for an unknown one, and BackendUnreachable, as a dead default is never replaced silently.
         """
-        name, _, host = asked.partition("/")
+        name, _, host = requested.partition("/")
         keys = [key for key in self._backends if name in ("", key[0]) and host in ("", key[1])]
         if not keys:
-            raise UsageError(f"no backend is called {asked!r}", hint="sandbox-console doctor")
+            raise UsageError(f"no backend is called {requested!r}", hint="sandbox-console doctor")
         keys = [key for key in keys if key[0] == (name or default)] or keys
         silent: dict[Key, BackendHealth] = {}
         async with aclosing(self.healths(keys)) as found:

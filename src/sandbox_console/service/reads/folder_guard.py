@@ -48,12 +48,12 @@ class FolderGuard:
     async def ground(self) -> GuestFolders:
         """The folders that guests can change now. Raises ConfigError if the console's own state is in one."""
         answers = await asyncio.gather(*(self._ask(*key) for key in self._fleet.keys))
-        said = {f"{name}/{host}": found for (name, host), found in zip(self._fleet.keys, answers, strict=True)}
-        return await asyncio.to_thread(self._ground, {key: one for key, one in said.items() if one is not None})
+        shared = {f"{name}/{host}": found for (name, host), found in zip(self._fleet.keys, answers, strict=True)}
+        return await asyncio.to_thread(self._ground, {key: one for key, one in shared.items() if one is not None})
 
-    def _ground(self, said: Mapping[str, Sequence[str]]) -> GuestFolders:
-        shared_folders.change(self._own.state, lambda known: {**known, **said})
-        known = shared_folders.everywhere(self._own.state, said)
+    def _ground(self, shared: Mapping[str, Sequence[str]]) -> GuestFolders:
+        shared_folders.change(self._own.state, lambda known: {**known, **shared})
+        known = shared_folders.everywhere(self._own.state, shared)
         refuse_guests(self._own, known)
         return known.ground(self._own.state / "parts")
 

@@ -99,8 +99,8 @@ class Hub:
     def subscribe(self) -> Subscription:
         """A new viewer, which first gets the state so far."""
         viewer = Subscription(self._viewers.discard)
-        for told in self._told.values():
-            viewer.put(told)
+        for event in self._told.values():
+            viewer.put(event)
         for health in self.health.values():
             viewer.put(HealthChanged(health))
         for sandbox in self.sandboxes.values():

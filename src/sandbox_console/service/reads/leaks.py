@@ -203,9 +203,9 @@ def _in_file(scanner: Scanner, path: str, file: BinaryIO) -> list[Hit]:
     with file:
         hits = list(scanner.scan(iter(lambda: file.read(_CHUNK), b"")))
         if path.endswith(".cast") and file.seekable():
-            told = {hit.fingerprint for hit in hits}
+            reported = {hit.fingerprint for hit in hits}
             file.seek(0)
-            joined = [hit for hit in scanner.scan(_played(file)) if hit.fingerprint not in told]
+            joined = [hit for hit in scanner.scan(_played(file)) if hit.fingerprint not in reported]
             hits += [replace(hit, line=0) for hit in joined]
     return hits
 

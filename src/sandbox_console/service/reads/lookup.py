@@ -80,7 +80,7 @@ class Lookup:
 
     async def _ask(self, words: Sequence[str]) -> None:
         keys = list(dict.fromkeys(key for word in words for key in self._scope(word)))
-        asked = {key: asyncio.ensure_future(self._fleet.ask(*key, brief=True)) for key in keys}
+        requests = {key: asyncio.ensure_future(self._fleet.ask(*key, brief=True)) for key in keys}
         until: float | None = None
         try:
             while waiting := [key for key in keys if key not in self._answers]:
@@ -89,13 +89,13 @@ class Lookup:
                 left = None if until is None else until - time.monotonic()
                 if left is not None and (left <= 0 or all(self._fleet.names.of(key).silent for key in waiting)):
                     return
-                some = [asked[key] for key in waiting]
+                some = [requests[key] for key in waiting]
                 await asyncio.wait(some, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                self._answers |= {key: asked[key].result() for key in waiting if asked[key].done()}
+                self._answers |= {key: requests[key].result() for key in waiting if requests[key].done()}
         finally:
-            for task in asked.values():
+            for task in requests.values():
                 task.cancel()
-            await asyncio.gather(*asked.values(), return_exceptions=True)
+            await asyncio.gather(*requests.values(), return_exceptions=True)
 
     def _settled(self, words: Sequence[str], waiting: Sequence[Key]) -> bool:
         """Whether each word is found, and the hosts that have not answered yet are known not to have it."""

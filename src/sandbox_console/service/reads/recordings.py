@@ -16,16 +16,8 @@ from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.recording import Check, Found, Recording
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.recording.cast import (
-    Event,
-    Recorded,
-    Writer,
-    digest_of,
-    finish_lost,
-    lines,
-    read_events,
-    read_header,
-)
+from sandbox_console.recording.cast import Event, lines, read_events, read_header
+from sandbox_console.recording.writer import KILLED, Recorded, Writer, digest_of, finish_lost
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import RecordingOptions
 from sandbox_console.service.gate.trail import Trail
@@ -74,11 +66,12 @@ class Recordings:
         """Finish a recording and mask the whole file, because typed secrets arrive one character at a time."""
         return await writer.end(self._redactor.across)
 
-    async def end_lost(self, id_: str) -> dict[str, Any]:
-        """Finish the recording of a console that was killed, for the note about its shell's end."""
+    async def end_lost(self, id_: str, problem: str | None = None) -> dict[str, Any]:
+        """Finish the recording of another process, for the note about its shell's end. None: it was killed."""
         try:
             path = self.path(id_)
-            return dict(msgspec.to_builtins(await asyncio.to_thread(finish_lost, path, self._redactor.across)))
+            told = KILLED if problem is None else problem
+            return dict(msgspec.to_builtins(await asyncio.to_thread(finish_lost, path, self._redactor.across, told)))
         except (OSError, ValueError, ConsoleError) as error:
             return {"id": id_, "problem": str(error)}
 
@@ -138,9 +131,9 @@ class Recordings:
         except ConsoleError:
             return Check.UNENDED
         for note in entry.notes:
-            told = note.body.get("recording")
-            if isinstance(told, dict) and told.get("id") == path.stem:
-                return Check.HOLDS if await asyncio.to_thread(digest_of, path) == told.get("sha256") else Check.CHANGED
+            noted = note.body.get("recording")
+            if isinstance(noted, dict) and noted.get("id") == path.stem:
+                return Check.HOLDS if await asyncio.to_thread(digest_of, path) == noted.get("sha256") else Check.CHANGED
         return Check.UNENDED
 
 

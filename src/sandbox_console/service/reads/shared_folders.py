@@ -73,13 +73,13 @@ def read(state: Path) -> SharedFolders:
     """What is stored in a state folder; nothing if it cannot be read."""
     try:
         with (state / FILE).open("rb") as file:
-            said = json.loads(file.read(_MOST_BYTES))
+            data = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError):
         return SharedFolders()
-    if not isinstance(said, dict):
+    if not isinstance(data, dict):
         return SharedFolders()
-    folders = {str(key): [str(one) for one in found] for key, found in said.items() if isinstance(found, list)}
-    return SharedFolders(folders, _seen(said.get(_SEEN)))
+    folders = {str(key): [str(one) for one in found] for key, found in data.items() if isinstance(found, list)}
+    return SharedFolders(folders, _seen(data.get(_SEEN)))
 
 
 def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> SharedFolders:
@@ -118,11 +118,11 @@ def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str,
 
 def _keep(state: Path, given: SharedFolders) -> None:
     fresh = state / f".{FILE}.{os.getpid()}"
-    said: dict[str, Any] = {**given.folders, _SEEN: msgspec.to_builtins(_Kept(_boot(), given.seen))}
+    data: dict[str, Any] = {**given.folders, _SEEN: msgspec.to_builtins(_Kept(_boot(), given.seen))}
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w") as file:
-            json.dump(said, file)
+            json.dump(data, file)
         fresh.replace(state / FILE)
     except OSError:
         fresh.unlink(missing_ok=True)
@@ -144,10 +144,10 @@ def _look(folder: str) -> Seen | None:
         os.close(fd)
 
 
-def _seen(said: Any) -> dict[str, list[Seen]]:
+def _seen(data: Any) -> dict[str, list[Seen]]:
     """What was stored since the machine started. Older inode and device numbers mean nothing, and no guest survived."""
     try:
-        found = msgspec.convert(said, _Kept)
+        found = msgspec.convert(data, _Kept)
     except msgspec.ValidationError:
         return {}
     return found.folders if found.boot == _boot() else {}

@@ -253,9 +253,11 @@ class _Book:
 
 def _replayed(record: EgressRecord, count: int, draft: _Book, rules: _Book | None) -> Replayed:
     was = record.allowed or record.reason in _PASSED
-    said, at = _said(record, draft)
+    decision, at = _said(record, draft)
     present = was if rules is None else _said(record, rules)[0].allowed
-    return Replayed(record.host, record.port, max(1, count), was, present, said.allowed, said.rule, said.reason, at)
+    return Replayed(
+        record.host, record.port, max(1, count), was, present, decision.allowed, decision.rule, decision.reason, at
+    )
 
 
 _PASSED = ("unreachable", "unresolvable", "timeout", "too_many", "revoked")
@@ -269,12 +271,12 @@ def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
     """What rules decide, and the rule that allows the address if one is needed."""
     if not record.allowed and record.reason not in (*_PASSED, *_RULED):
         return EgressVerdict(False, record.reason), ""
-    said = verdict(rules.about(record.host), record.host, record.port)
-    address = parse_address(record.address) if said.allowed else None
+    decision = verdict(rules.about(record.host), record.host, record.port)
+    address = parse_address(record.address) if decision.allowed else None
     if address is None:  # no address was reached
-        return (said if record.reason not in _NOT_OUTSIDE else EgressVerdict(False, record.reason)), ""
+        return (decision if record.reason not in _NOT_OUTSIDE else EgressVerdict(False, record.reason)), ""
     at = address_verdict(rules.networks, address, record.port, own=_is_own(record, address))
-    return (said, at.rule) if at.allowed else (at, "")
+    return (decision, at.rule) if at.allowed else (at, "")
 
 
 def _is_own(record: EgressRecord, address: Address) -> bool:

@@ -65,6 +65,18 @@ class LostShells:
             self._looking = asyncio.create_task(self._end_all())
         return self._looking
 
+    def passed_on(self, held: HeldRecord) -> None:
+        """Another process holds the shell from now on, and its record."""
+        held.let_go()
+        guard.shell_ended()
+
+    async def end(self, id_: str) -> None:
+        """End one shell if its process is gone, and note its end."""
+        with suppress(OSError):
+            held = await asyncio.to_thread(self._records.take, id_)
+            if held is not None:
+                await self._end(held)
+
     async def close(self) -> None:
         """Stop. The remaining ones are left to the next console."""
         if self._looking is not None:
@@ -102,9 +114,15 @@ class LostShells:
             "exit": None, "signal": None, "reason": REASON,
             "duration_s": round(max(0.0, time.time() - record.began), 3),
         }  # fmt: skip
+        problem = None
+        if record.ended is not None:  # the holder of a kept shell has written how it ended
+            body |= record.ended
+            problem = str(body.pop("recording_problem", ""))
         body |= await self._ended(permit, record, ref)
+        if record.kept:
+            body["shell_name"] = record.kept
         if record.recording:
-            body["recording"] = await self._recordings.end_lost(record.recording)
+            body["recording"] = await self._recordings.end_lost(record.recording, problem)
         told: Mapping[str, Any] = masked(body, self._vault.redactor.text)
         await journal.note(permit, ref.backend, record.ref, told)
         await run_to_completion(asyncio.to_thread(held.remove))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from sandbox_console.errors import ConsoleError
@@ -21,8 +22,8 @@ _CLOSE_S = 2.0
 class OpenSessions:
     """The open sessions. Those of a sandbox in quarantine are ended automatically."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
+    def __init__(self, holds: Holds, end_kept: Callable[[SandboxRef], Awaitable[int]]) -> None:
+        self._holds, self._end_kept = holds, end_kept
         self._shells: set[ShellSession] = set()
         self._operations: set[Operation] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -40,7 +41,11 @@ class OpenSessions:
             self._look()
 
     async def end(self, ref: SandboxRef) -> int:
-        """End all sessions of a sandbox. Returns how many there were."""
+        """End all sessions of a sandbox, and its kept shells. Returns how many there were."""
+        kept = await self._end_kept(ref)
+        return kept + await self._end_own(ref)
+
+    async def _end_own(self, ref: SandboxRef) -> int:
         self._forget()
         shells = [one for one in self._shells if one.request.ref == ref]
         operations = [one for one in self._operations if ref_of(one.action) == ref]
@@ -77,7 +82,7 @@ class OpenSessions:
             held = await asyncio.to_thread(self._holds.all)
             for ref in refs:
                 if ref is not None and str(ref) in held:
-                    await self.end(ref)
+                    await self._end_own(ref)  # the console that made the quarantine has ended the kept ones
 
 
 async def _closed(session: ShellSession) -> None:

@@ -13,7 +13,7 @@ from sandbox_console.backends.base import Terminal
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.recording.cast import Writer
+from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.service.reads.recordings import Recordings, not_recorded
@@ -38,6 +38,8 @@ class ShellSession:
         self.audit_id = audit_id
         self.without: tuple[str, ...] = ()
         """Secrets of the sandbox that could not be read here. The shell lacks them, and their values are not masked."""
+        self.kept = ""
+        """The name of a kept shell, which goes on when this session is closed; empty for one that ends with it."""
         self._terminal = terminal
         self._mask = StreamRedactor(redactor, (request.cols, request.rows))
         self._on_end = on_end
@@ -118,9 +120,8 @@ class ShellSession:
                 self._reading.cancel()
                 await asyncio.gather(self._reading, return_exceptions=True)
         await self._on_end(
-            {
-                "exit": ended.code,
-                "signal": ended.signal,
+            self._how(ended)
+            | {
                 "duration_s": round(time.monotonic() - self._began, 3),
                 "bytes_in": self._bytes["in"],
                 "bytes_out": self._bytes["out"],
@@ -128,3 +129,7 @@ class ShellSession:
             | ({"error": problem} if problem else {})
             | ({"recording": msgspec.to_builtins(await self._recordings.end(self._recorder))} if self._recorder else {})
         )
+
+    def _how(self, ended: Exit) -> dict[str, Any]:
+        """How the session ended, for its note."""
+        return {"exit": ended.code, "signal": ended.signal}

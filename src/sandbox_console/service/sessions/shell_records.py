@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +20,7 @@ _MOST = 64 * 1024
 class ShellRecord(Struct, frozen=True, kw_only=True):
     """One shell: its row in the audit log, its sandbox, and a mark of its processes.
 
-    ``began`` is in seconds since the epoch.
+    ``began`` is in seconds since the epoch. ``kept`` is the name of a kept shell, whose holder writes how it ``ended``.
     """
 
     audit_id: int
@@ -30,6 +31,8 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
     user: str | None = None
     mark: str = ""
     recording: str = ""
+    kept: str = ""
+    ended: dict[str, Any] | None = None
 
 
 class HeldRecord:
@@ -41,21 +44,16 @@ class HeldRecord:
 
     def write(self, record: ShellRecord) -> None:
         """Write the record, 0600. Raises OSError."""
-        fresh = f"{self.id}.new"
-        with suppress(FileNotFoundError):
-            os.unlink(fresh, dir_fd=self._place.fd)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(fresh, flags, 0o600, dir_fd=self._place.fd), "wb") as file:  # noqa: PTH123 - in an open folder
-            file.write(msgspec.json.encode(record))
-        os.rename(fresh, f"{self.id}.json", src_dir_fd=self._place.fd, dst_dir_fd=self._place.fd)
+        self._place.write(f"{self.id}.json", msgspec.json.encode(record))
 
     def read(self) -> ShellRecord:
         """Read the record. Raises OSError; ValueError if it is damaged."""
-        file = os.open(f"{self.id}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._place.fd)
-        try:
-            return msgspec.json.decode(os.read(file, _MOST), type=ShellRecord)
-        finally:
-            os.close(file)
+        return _read(self._place, self.id)
+
+    @property
+    def lock(self) -> int:
+        """The descriptor of its lock. Another process that gets it holds the record, too."""
+        return self._lock
 
     def remove(self) -> None:
         """Remove the record, as the end is recorded. Safe to call twice."""
@@ -93,15 +91,43 @@ class ShellRecords:
     def lost(self) -> Iterator[HeldRecord]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
         for id_ in self._ids():
+            if (found := self.take(id_)) is not None:
+                yield found
+
+    def take(self, id_: str) -> HeldRecord | None:
+        """One record, if its process is gone: locked for the caller. Raises OSError."""
+        place = ProcessFolder(str(self.folder))
+        lock = place.take(id_)
+        if lock is None:
+            place.close()
+            return None
+        return HeldRecord(place, id_, lock)
+
+    def kept(self) -> Iterator[tuple[str, ShellRecord]]:
+        """The kept shells whose record is there, each with its id."""
+        try:
             place = ProcessFolder(str(self.folder))
-            lock = place.take(id_)
-            if lock is None:
-                place.close()
-            else:
-                yield HeldRecord(place, id_, lock)
+        except OSError:
+            return
+        try:
+            for id_ in self._ids():
+                with suppress(OSError, ValueError):
+                    record = _read(place, id_)
+                    if record.kept:
+                        yield id_, record
+        finally:
+            place.close()
 
     def _ids(self) -> list[str]:
         try:
             return sorted(path.stem for path in self.folder.glob("*.json"))
         except OSError:
             return []
+
+
+def _read(place: ProcessFolder, id_: str) -> ShellRecord:
+    file = os.open(f"{id_}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
+    try:
+        return msgspec.json.decode(os.read(file, _MOST), type=ShellRecord)
+    finally:
+        os.close(file)

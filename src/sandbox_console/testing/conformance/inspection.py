@@ -39,9 +39,9 @@ class Looks(Checks):
         async def agree() -> bool:  # a shell's child has the shell's name until it becomes the command
             found = {one.pid: one.command.strip() for one in await backend.processes(ref)}
             lines = (await rig.sh(ref, script)).out.decode().splitlines()
-            told = {int(pid): command.strip() for pid, _, command in (line.partition(" ") for line in lines)}
-            pids = [pid for pid, command in told.items() if command == "sleep 7742"]
-            ours = found.keys() - told.keys()
+            commands = {int(pid): command.strip() for pid, _, command in (line.partition(" ") for line in lines)}
+            pids = [pid for pid, command in commands.items() if command == "sleep 7742"]
+            ours = found.keys() - commands.keys()
             # The shell, its sleep, and the init if there is one, which the guest sees as well.
             return len(pids) == 1 and found.get(pids[0]) == "sleep 7742" and not ours and len(found) <= 3
 
@@ -112,11 +112,11 @@ class Looks(Checks):
         backend = rig.ability(abilities.Attachable, Capability.ATTACH)
         ref = await rig.script("i=0; while :; do i=$((i+1)); echo tick-$i; sleep 0.1; done")
         process = await backend.attach(await rig.permit("attach"), ref)
-        said = b""
+        output = b""
         async with asyncio.timeout(WAIT_S):
             async for _, data in process.output():
-                said += data
-                if said.count(b"tick-") >= 3:
+                output += data
+                if output.count(b"tick-") >= 3:
                     break
             await process.kill()
         assert (await rig.look(ref)).status is Status.RUNNING
@@ -127,8 +127,8 @@ class Looks(Checks):
         ref = await rig.script("sleep 1; echo bye; exit 5")
         process = await backend.attach(await rig.permit("attach"), ref)
         async with asyncio.timeout(WAIT_S):
-            said = b"".join([data async for _, data in process.output()])
-            assert (said, (await process.wait()).code) == (b"bye\n", 5)
+            output = b"".join([data async for _, data in process.output()])
+            assert (output, (await process.wait()).code) == (b"bye\n", 5)
 
     async def test_a_stopped_one_cannot_be_attached_to(self, rig: Rig) -> None:
         backend = rig.ability(abilities.Attachable, Capability.ATTACH)

@@ -73,27 +73,27 @@ async def _serving(rig: Rig, *ports: str, start: bool = True) -> SandboxRef:
 
 class Ports(Checks):
     async def test_a_published_port_answers_at_its_place_alone(self, rig: Rig) -> None:
-        asked = f"127.0.0.1:{await _at_the_host(rig, _FREE)}"
-        ref = await _serving(rig, f"{asked}:{_PORT}")
-        assert await _place(rig, ref) == asked
-        await eventually(_greets(rig, asked), "nobody answers at the published port")
+        port = f"127.0.0.1:{await _at_the_host(rig, _FREE)}"
+        ref = await _serving(rig, f"{port}:{_PORT}")
+        assert await _place(rig, ref) == port
+        await eventually(_greets(rig, port), "nobody answers at the published port")
 
         async def heard() -> bool:
             return b"a word from outside" in await rig.text(ref)
 
         await eventually(heard, "what a client sends does not come to the guest")
-        elsewhere = await _at_the_host(rig, _KNOCK, "127.0.0.2", asked.rpartition(":")[2])
+        elsewhere = await _at_the_host(rig, _KNOCK, "127.0.0.2", port.rpartition(":")[2])
         assert "refused" in elsewhere, f"it is open at another address: {elsewhere}"
 
     async def test_a_stop_closes_a_port_and_a_start_opens_it(self, rig: Rig) -> None:
-        asked = f"127.0.0.1:{await _at_the_host(rig, _FREE)}"
-        ref = await _serving(rig, f"{asked}:{_PORT}")
-        await eventually(_greets(rig, asked), "nobody answers at the published port")
+        port = f"127.0.0.1:{await _at_the_host(rig, _FREE)}"
+        ref = await _serving(rig, f"{port}:{_PORT}")
+        await eventually(_greets(rig, port), "nobody answers at the published port")
         await rig.stop(ref, grace_s=0.2)
-        told = await _at_the_host(rig, _KNOCK, *asked.split(":"))
-        assert "refused" in told, f"it is open though the sandbox has stopped: {told}"
+        answer = await _at_the_host(rig, _KNOCK, *port.split(":"))
+        assert "refused" in answer, f"it is open though the sandbox has stopped: {answer}"
         await rig.start(ref)
-        await eventually(_greets(rig, asked), "nobody answers after a second start")
+        await eventually(_greets(rig, port), "nobody answers after a second start")
 
     async def test_a_port_without_a_place_has_a_free_one_that_is_told(self, rig: Rig) -> None:
         ref = await _serving(rig, str(_PORT))

@@ -132,18 +132,18 @@ class Promises(Checks):
     async def test_a_secret_file_reaches_both_and_is_no_variable(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SECRET_FILE)
         ref = await rig.script(f"{_FOUND} sleep 1000", secrets=(_FILE,))
-        asked = f"no variable\nfile {_VALUE}\n".encode()
-        assert (await rig.sh(ref, _FOUND, secrets=(_FILE,))).out == asked, "a command has it otherwise"
+        expected = f"no variable\nfile {_VALUE}\n".encode()
+        assert (await rig.sh(ref, _FOUND, secrets=(_FILE,))).out == expected, "a command has it otherwise"
         await eventually(lambda: _said(rig, ref), "the main command says nothing")
         await rig.stop(ref, grace_s=0.2)
-        assert await rig.text(ref) == asked, "the main command has it otherwise"
+        assert await rig.text(ref) == expected, "the main command has it otherwise"
 
     async def test_a_secret_file_is_on_no_disk_of_the_host(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SECRET_FILE)
         ref = await rig.make(secrets=(_FILE,))
         # Not printed: a provider may keep what a command writes.
-        asked = hashlib.sha256(_VALUE.encode()).hexdigest().encode()
-        assert (await rig.sh(ref, "sha256sum /run/secrets/TOKEN", secrets=(_FILE,))).out[:64] == asked, (
+        digest = hashlib.sha256(_VALUE.encode()).hexdigest().encode()
+        assert (await rig.sh(ref, "sha256sum /run/secrets/TOKEN", secrets=(_FILE,))).out[:64] == digest, (
             "it is not there"
         )
         for folder in (rig.folder, *rig.profile.disk):
@@ -156,8 +156,8 @@ class Promises(Checks):
         shown = (await rig.sh(ref, 'echo "$TOKEN"', secrets=(_PLACEHOLDER,))).out.strip()
         assert shown, "there is no placeholder"
         everything = "env; cat /proc/*/environ /run/secrets/* 2>/dev/null"
-        told = (await rig.sh(ref, everything, secrets=(_PLACEHOLDER,))).out
-        assert _VALUE.encode() not in shown + told, "the guest has the value itself"
+        output = (await rig.sh(ref, everything, secrets=(_PLACEHOLDER,))).out
+        assert _VALUE.encode() not in shown + output, "the guest has the value itself"
 
 
 @contextlib.contextmanager

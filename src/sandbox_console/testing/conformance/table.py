@@ -53,8 +53,8 @@ def _cell(found: dict[str, list[str]], name: str, notes: dict[str, int]) -> str:
     if not ended:
         return "-"
     word = next(word for word in _WORST if any(end[0] == word for end in ended))
-    told = sorted({end[1] for end in ended if end[0] == word and end[1]})
-    return word if not told else f"{word} " + "".join(_notes(told, notes))
+    reasons = sorted({end[1] for end in ended if end[0] == word and end[1]})
+    return word if not reasons else f"{word} " + "".join(_notes(reasons, notes))
 
 
 def _notes(reasons: list[str], notes: dict[str, int]) -> Iterator[str]:

@@ -11,7 +11,8 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Attach, OpenShell, Quarantine, Release
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import ascii_id, clean
-from sandbox_console.service import Ask, Consent, Console, plan_quarantine, spec_of
+from sandbox_console.service import Ask, Consent, Console, spec_of
+from sandbox_console.service.incident.quarantine import plan as plan_quarantine
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.actions.outcome import change_words

@@ -27,6 +27,7 @@ from sandbox_console.tui.detail.audit_tab import audit_row, entry_words
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
+from sandbox_console.tui.text.formatting import many
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -124,7 +125,10 @@ class AuditScreen(Screen[SandboxRef | None]):
     def _head(self) -> None:
         more = f"  {hint(self, 'audit-older', 'shows older ones')}" if len(self._entries) >= self._limit else ""
         trouble = sum(entry.outcome in audit_filter.TROUBLE.split(",") for entry in self._entries.values())
-        words: list[tuple[str, str]] = [("Audit log", "bold $primary"), (f"  {len(self._entries)} actions", "$dim")]
+        words: list[tuple[str, str]] = [
+            ("Audit log", "bold $primary"),
+            (f"  {many(len(self._entries), 'action')}", "$dim"),
+        ]
         if trouble:
             words.append((f"  {trouble} denied, failed or unknown", "$text-warning"))
         if self._text:
@@ -227,12 +231,12 @@ def ref_in(entry: AuditEntry) -> SandboxRef | None:
 
 
 def _row(entry: AuditEntry) -> Row:
-    told = audit_row(entry)
-    at, action, outcome, took, actor, detail = told.cells
-    quiet = told.styles
+    row = audit_row(entry)
+    at, action, outcome, took, actor, detail = row.cells
+    quiet = row.styles
     name = clean(_name(entry), cap=100)
     cells = (str(entry.attempt.seq), at, action, outcome, name, actor, took, detail)
-    return Row(told.key, cells, ("dim", quiet[0], quiet[1], quiet[2], "", quiet[4], quiet[3], quiet[5]))
+    return Row(row.key, cells, ("dim", quiet[0], quiet[1], quiet[2], "", quiet[4], quiet[3], quiet[5]))
 
 
 def _name(entry: AuditEntry) -> str:

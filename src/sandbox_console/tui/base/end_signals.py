@@ -8,11 +8,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
-
-from textual.app import App
+from typing import TYPE_CHECKING, Any
 
 from sandbox_console.crash_guard import guard
+
+if TYPE_CHECKING:  # `tui.run` imports this before Textual
+    from textual.app import App
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 

@@ -74,10 +74,10 @@ class BulkFlow:
 
     def leave(self) -> str:
         """Start nothing more in any run. Returns the text of `leaving`, to be read in the terminal afterwards."""
-        told = self.leaving()
+        question = self.leaving()
         for run in self.runs:
             run.stop()
-        return "\n".join(told)
+        return "\n".join(question)
 
     async def close(self) -> None:
         """Stop following. The console cancels what is in flight; what waits is never started."""

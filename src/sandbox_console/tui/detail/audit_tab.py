@@ -140,8 +140,8 @@ def _row_words(row: AuditRow) -> Iterator[Part]:
     data = row.as_dict()
     body = data.pop("body")
     for key, value in data.items():
-        told = f"{value}  {_moment(row.at_ns)}" if key == "at_ns" else str(value)
-        yield f"{key:<{_LABEL}} {clean(told)}\n", ""
+        text = f"{value}  {_moment(row.at_ns)}" if key == "at_ns" else str(value)
+        yield f"{key:<{_LABEL}} {clean(text)}\n", ""
     diff = body.get("diff") if isinstance(body, dict) else None
     for key, change in (diff if isinstance(diff, dict) else {}).items():
         yield from _change_words(key, change)

@@ -166,8 +166,8 @@ def identity(sandbox: Sandbox | None, width: int, forwards: Sequence[str] = ()) 
     left = [(shown_name(sandbox), "bold $primary"), ("  ", ""), (f"{glyph} {sandbox.status}", STYLES[style])]
     if reason := why(sandbox):
         left += [("  ", ""), (reason, STYLES[why_style(sandbox)])]
-    if sandbox.status.live and (told := openings(sandbox)):
-        left += [("  ", ""), (" ".join(map(str, told[:4])), "$text-accent")]
+    if sandbox.status.live and (ports := openings(sandbox)):
+        left += [("  ", ""), (" ".join(map(str, ports[:4])), "$text-accent")]
     if forwards:
         left += [("  ", ""), (f"⇄ {' '.join(forwards[:4])}", "$text-success")]
     marks = [] if sandbox.managed else [("◇ not ours  ", "$text-warning")]

@@ -91,12 +91,12 @@ class EventsPane(Vertical, FollowsSandbox):
 
 def _row(number: int, one: Happening) -> Row:
     at = datetime.fromtimestamp(one.at).astimezone()
-    told = [one.detail] if one.detail else []
-    told += [f"{key}={value}" for key, value in one.attributes.items()]
+    details = [one.detail] if one.detail else []
+    details += [f"{key}={value}" for key, value in one.attributes.items()]
     style = "error" if any(word in one.what.lower() for word in _BAD) else ""
     cells = (
         f"{at:%m-%d %H:%M:%S}.{at.microsecond // 1000:03}",
         clean(one.what, cap=60),
-        clean("  ".join(told), cap=2000),
+        clean("  ".join(details), cap=2000),
     )
     return Row(number, cells, ("dim", style, "dim"))

@@ -11,7 +11,7 @@ from textual.worker import Worker
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.model.verdict import Verdict
-from sandbox_console.service import Console, judge
+from sandbox_console.service import Console
 
 
 class WhyBar(Static):
@@ -36,6 +36,8 @@ class WhyBar(Static):
             _: Worker[None] = self.run_worker(partial(self._judge, sandbox), exclusive=True, group="why")
 
     async def _judge(self, sandbox: Sandbox | None) -> None:
+        from sandbox_console.service.incident.cause import judge
+
         found = await judge(self._service, sandbox) if sandbox is not None else None
         self.set_class(found is not None, "-on")
         if found is not None:

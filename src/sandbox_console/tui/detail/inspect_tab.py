@@ -85,9 +85,9 @@ class InspectPane(Vertical):
             if self._told is not None and self._told[0] == sandbox.ref:
                 data = self._told[1]  # the last description that was read
         put_note(self, "#inspect-note", plain(note))
-        told, self._told = self._told, (sandbox.ref, data)
-        if told != self._told and self.is_attached:
-            self._draw(data, stay=told is not None and told[0] == sandbox.ref)
+        before, self._told = self._told, (sandbox.ref, data)
+        if before != self._told and self.is_attached:
+            self._draw(data, stay=before is not None and before[0] == sandbox.ref)
 
     def _draw(self, data: Mapping[str, Any], *, stay: bool) -> None:
         """Draw the description. ``stay`` keeps the open lines, cursor and search, for a sandbox that has changed."""

@@ -83,16 +83,16 @@ def as_tree(found: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:
     for process in sorted(found, key=lambda one: one.pid):
         parent = process.parent if process.parent in known and process.parent != process.pid else None
         children.setdefault(parent, []).append(process)
-    told: dict[int, tuple[GuestProcess, int]] = {}
+    rows: dict[int, tuple[GuestProcess, int]] = {}
     waiting = [(process, 0) for process in reversed(children.get(None, []))]
     while waiting:
         process, depth = waiting.pop()
-        if process.pid not in told:
-            told[process.pid] = (process, depth)
+        if process.pid not in rows:
+            rows[process.pid] = (process, depth)
             waiting += [(child, depth + 1) for child in reversed(children.get(process.pid, []))]
     for process in found:  # a cycle of parents
-        told.setdefault(process.pid, (process, 0))
-    return list(told.values())
+        rows.setdefault(process.pid, (process, 0))
+    return list(rows.values())
 
 
 def _row(process: GuestProcess, depth: int) -> Row:

@@ -125,10 +125,10 @@ def _identity(sandbox: Sandbox) -> Iterator[Part]:
 def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
     yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $dim"
     facts = {fact.field: fact for fact in sandbox.effective}
-    asked = _asked(sandbox.spec) if sandbox.spec else {}
-    names = dict.fromkeys(_ports_together([*asked, *facts]))
+    requested = _asked(sandbox.spec) if sandbox.spec else {}
+    names = dict.fromkeys(_ports_together([*requested, *facts]))
     for name in names:
-        yield from _field(name, asked.get(name, ""), facts.get(name), width)
+        yield from _field(name, requested.get(name, ""), facts.get(name), width)
     if not names:
         yield "The backend tells nothing about its spec.\n", "$dim"
 
@@ -136,8 +136,8 @@ def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
 def _ports_together(names: list[str]) -> list[str]:
     """Move the place of each port below the requested ports."""
     at = names.index("ports") + 1 if "ports" in names else len(names)
-    told = [name for name in names if name.startswith(FACT)]
-    return [*names[:at], *told, *names[at:]]
+    facts = [name for name in names if name.startswith(FACT)]
+    return [*names[:at], *facts, *names[at:]]
 
 
 def _asked(spec: SandboxSpec) -> dict[str, str]:
@@ -153,17 +153,17 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
     return found
 
 
-def _field(name: str, asked: str, fact: Fact | None, width: int) -> Iterator[Part]:
+def _field(name: str, requested: str, fact: Fact | None, width: int) -> Iterator[Part]:
     """Yield a field. A value too long to stand beside the effective one has its own lines, as has a long name."""
-    room = max(_LABEL, cell_len(name) + 1) if asked else _TOLD - 2
+    room = max(_LABEL, cell_len(name) + 1) if requested else _TOLD - 2
     label = fit_cell(clean(name), room, "left"), "$dim"
-    told = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
-    if cell_len(asked) <= min(_ASKED, _TOLD - room) and "\n" not in asked:
-        yield from hanging([label, (fit_cell(clean(asked), _TOLD - room, "left"), ""), *told], width, _TOLD)
+    effect = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
+    if cell_len(requested) <= min(_ASKED, _TOLD - room) and "\n" not in requested:
+        yield from hanging([label, (fit_cell(clean(requested), _TOLD - room, "left"), ""), *effect], width, _TOLD)
         return
-    yield from hanging([label, (f"{set_in(asked, _LABEL)}\n", "")], width, _LABEL)
-    if fact is not None and fact.value != _unquoted(asked):
-        yield from hanging([(" " * _TOLD, ""), *told], width, _TOLD)
+    yield from hanging([label, (f"{set_in(requested, _LABEL)}\n", "")], width, _LABEL)
+    if fact is not None and fact.value != _unquoted(requested):
+        yield from hanging([(" " * _TOLD, ""), *effect], width, _TOLD)
 
 
 def _told(fact: Fact) -> Iterator[Part]:

@@ -124,9 +124,9 @@ def limits_of(sandbox: Sandbox, latest: Stats | None) -> dict[str, float]:
         found["memory"] = float(latest.memory_limit)
     facts = {fact.field: fact for fact in sandbox.effective}
     for field, (graph, unit) in _LIMITS.items():
-        asked = getattr(sandbox.spec, field) if sandbox.spec is not None else None
+        requested = getattr(sandbox.spec, field) if sandbox.spec is not None else None
         fact = facts.get(field)
-        holds = asked if fact is None else _number(fact.value) or asked if fact.enforced else None
+        holds = requested if fact is None else _number(fact.value) or requested if fact.enforced else None
         if holds:
             found.setdefault(graph, holds * unit)
     return found

@@ -106,8 +106,8 @@ class MenuScreen(ModalScreen[str]):
 
 def choice_line(choice: Choice, width: int = 0) -> Content:
     """Return the key, the label, and the reason or description. Rows have ``width`` cells; 0 means no limit."""
-    told = choice.unfit or choice.told
-    more = set_in(told if len(told) <= _TOLD_MOST else f"{told[:_TOLD_MOST]}…", _INSET)
+    note = choice.unfit or choice.told
+    more = set_in(note if len(note) <= _TOLD_MOST else f"{note[:_TOLD_MOST]}…", _INSET)
     parts = [
         (fit_cell(short_key(choice.key), 4, "left"), "$primary" if not choice.unfit else ""),
         (fit_cell(choice.label, 12, "left"), ""),

@@ -10,7 +10,8 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import Console, Deny, Traffic, change_to, write_draft
+from sandbox_console.service import Console, Deny, Traffic
+from sandbox_console.service.reads.egress_draft import change_to, write_draft
 from sandbox_console.tui.egress.draft_text import Trial, try_draft
 
 HOSTS_MOST = 2000

@@ -19,9 +19,9 @@ def title_parts(draft: Draft, *, loaded: bool) -> Sequence[Part]:
     """Return the sandbox, and how much of its traffic the draft is tested on."""
     found = draft.trial.replayed if loaded else ()
     name = [(f"{shown_name(draft.sandbox)}  ", "bold $primary"), (_state(draft.sandbox), "")]
-    asked = (f"   {len(found)} hosts and ports, {sum(one.count for one in found)} requests", "$dim")
+    counts = (f"   {len(found)} hosts and ports, {sum(one.count for one in found)} requests", "$dim")
     older = f"  {draft.traffic.forgotten} older ones left out" if draft.traffic.forgotten else ""
-    return [("Draft of egress rules  ", "$dim"), *name, asked, (older, "$text-warning")]
+    return [("Draft of egress rules  ", "$dim"), *name, counts, (older, "$text-warning")]
 
 
 def status_parts(node: DOMNode, draft: Draft, row: int) -> Sequence[Part]:

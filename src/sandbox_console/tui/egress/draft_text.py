@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from sandbox_console.model.egress import REASONS, Effect, EgressRule
 from sandbox_console.model.text import clean
-from sandbox_console.service import DraftLine, Replayed, Tally, read_draft, replay
+from sandbox_console.service import Replayed, Tally, replay
+from sandbox_console.service.reads.egress_draft import DraftLine, read_draft
 from sandbox_console.tui.widgets.table.table import Row
 from sandbox_console.tui.widgets.table.table_layout import Column
 
@@ -76,8 +77,8 @@ def summary_words(trial: Trial) -> list[Part]:
     parts: list[Part] = []
     for change, glyph, style in (("denied", "⊘", "$text-error"), ("allowed", "●", "$text-success")):
         found = [one for one in trial.replayed if one.change == change]
-        asked = sum(one.count for one in found)
-        parts.append((f"{glyph} {len(found)} newly {change} ({asked})  ", style if found else "$dim"))
+        requests = sum(one.count for one in found)
+        parts.append((f"{glyph} {len(found)} newly {change} ({requests})  ", style if found else "$dim"))
     stay = [one for one in trial.replayed if not one.change]
     passing = sum(one.would for one in stay)
     return [*parts, (f"{len(stay)} as now: {passing} allowed, {len(stay) - passing} denied", "$dim")]
@@ -86,8 +87,8 @@ def summary_words(trial: Trial) -> list[Part]:
 def impact_words(trial: Trial) -> str:
     """Return a sentence about what a draft would change in the recorded traffic."""
     counts = {word: [one.count for one in trial.replayed if one.change == word] for word in ("allowed", "denied")}
-    told = ", ".join(f"{len(found)} newly {word} ({sum(found)} times)" for word, found in counts.items() if found)
-    return f"On record: {told}." if told else "No recorded request would be decided differently."
+    changes = ", ".join(f"{len(found)} newly {word} ({sum(found)} times)" for word, found in counts.items() if found)
+    return f"On record: {changes}." if changes else "No recorded request would be decided differently."
 
 
 def marks(trial: Trial, rules: Sequence[EgressRule], refused: Mapping[int, str]) -> list[Part]:

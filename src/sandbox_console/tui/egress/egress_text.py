@@ -51,15 +51,15 @@ def with_hosts(edits: str) -> str:
 
 def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
     """Return the row of a host. In the fleet's feed, it has the names of the sandboxes that requested the host."""
-    said, style = OUTCOMES[seen.outcome]
+    outcome, style = OUTCOMES[seen.outcome]
     why = REASONS.get(seen.reason, clean(seen.reason, cap=60)) if seen.reason else f"by {clean(seen.rule, cap=80)}"
     if seen.asker:
         why = f"asked for by {clean(seen.asker, cap=60)}"
     ports = ",".join(map(str, sorted(seen.ports)))
     host = clean(seen.host, cap=253) or "(no name)"
     names = [clean(name, cap=40) for name in sorted(set(seen.refs.values()))]
-    cells = [host, said, str(seen.denied), str(seen.allowed)]
-    sort: list[Any] = [host, said, seen.denied, seen.allowed]
+    cells = [host, outcome, str(seen.denied), str(seen.allowed)]
+    sort: list[Any] = [host, outcome, seen.denied, seen.allowed]
     styles = ["", style, "" if seen.denied else "dim", "dim"]
     if fleet:
         cells.append(" ".join(names))

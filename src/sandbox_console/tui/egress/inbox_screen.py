@@ -23,6 +23,7 @@ from sandbox_console.tui.egress.egress_text import FLEET_COLUMNS, host_row
 from sandbox_console.tui.egress.host_actions import HostActions
 from sandbox_console.tui.fleet.header import backend_name
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
+from sandbox_console.tui.text.formatting import many
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable
 
@@ -89,7 +90,7 @@ class EgressScreen(Screen[None], HostActions):
         total = sum(seen.denied for seen in found)
         words = [
             ("Egress of all sandboxes", "bold $primary"),
-            (f"  {len(found)} hosts {what}, {total} denials", "$dim"),
+            (f"  {many(len(found), 'host')} {what}, {many(total, 'denial')}", "$dim"),
         ]
         put(self, "#egress-title", Content.assemble(*words, (forgotten, "$text-warning")))
         put_note(self, "#egress-empty", plain("" if found else self._why_empty()))

@@ -98,11 +98,11 @@ def view_line(wanted: Wanted, hidden: Hidden, total: int, name: str = "") -> Con
         (wanted.managed, hidden.others, "by ours only"),
     )
     if any(on for on, _, _ in why):
-        told = ", ".join(f"{count} {by}" for _, count, by in why if count)
+        reasons = ", ".join(f"{count} {by}" for _, count, by in why if count)
         idle = ", ".join(by.removeprefix("by ") for on, count, by in why if on and not count)
         parts.append((f"{total - hidden.total} of {total}   ", "bold"))
-        parts += [("hidden: ", "$dim"), (f"{told}   ", "$text-warning")] if told else []
-        parts += [(f"{idle}: {'no more hidden' if told else 'nothing hidden'}   ", "$dim")] if idle and total else []
+        parts += [("hidden: ", "$dim"), (f"{reasons}   ", "$text-warning")] if reasons else []
+        parts += [(f"{idle}: {'no more hidden' if reasons else 'nothing hidden'}   ", "$dim")] if idle and total else []
     if wanted.group:
         parts += [("groups: ", "$dim"), (clean(wanted.group.replace(LABEL, "label "), cap=60), "")]
     return Content.assemble(*parts)

@@ -12,7 +12,8 @@ from sandbox_console.model import ports
 from sandbox_console.model.action import Forward
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Console, HeldForward, forward
+from sandbox_console.service import Console
+from sandbox_console.service.sessions.forward import HeldForward, forward
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
@@ -74,8 +75,8 @@ class ForwardFlow:
             self._app.notify(f"Ended {_words(one, whole=True)}", title="forward")
         return chosen == "new"
 
-    async def _begin(self, sandbox: Sandbox, asked: PublishedPort) -> None:
-        action = Forward(sandbox.ref, asked.port, asked.address, asked.host_port)
+    async def _begin(self, sandbox: Sandbox, port: PublishedPort) -> None:
+        action = Forward(sandbox.ref, port.port, port.address, port.host_port)
         consent = await self._flows.consent(action, sandbox, confirmed=True)
         if consent is None:
             return
@@ -91,7 +92,7 @@ class ForwardFlow:
         task.add_done_callback(self._following.discard)
         where = url(_at(held))
         self._app.copy_to_clipboard(where)
-        self._app.notify(f"Copied {where}: port {asked.port} of {shown_name(sandbox)}", title="forward")
+        self._app.notify(f"Copied {where}: port {port.port} of {shown_name(sandbox)}", title="forward")
 
     async def _follow(self, sandbox: Sandbox, held: HeldForward) -> None:
         """Wait for a forward to end, and show a message if nobody here requested it."""
@@ -111,8 +112,8 @@ class ForwardFlow:
 
 
 def _at(held: HeldForward) -> PublishedPort:
-    asked, number = held.forwarding.action, held.forwarding.place.rpartition(":")[2]
-    return PublishedPort(asked.address, int(number), asked.port)
+    action, number = held.forwarding.action, held.forwarding.place.rpartition(":")[2]
+    return PublishedPort(action.address, int(number), action.port)
 
 
 def _words(held: HeldForward, *, whole: bool = False) -> str:
@@ -120,8 +121,8 @@ def _words(held: HeldForward, *, whole: bool = False) -> str:
     if not whole:
         return str(Opening(_at(held)))
     count = held.forwarding.connections
-    told = f"{count} connection{'' if count == 1 else 's'}"
-    return f"{held.forwarding.place}→{held.forwarding.action.port}, {told}"
+    text = f"{count} connection{'' if count == 1 else 's'}"
+    return f"{held.forwarding.place}→{held.forwarding.action.port}, {text}"
 
 
 def _suggested(sandbox: Sandbox) -> int:
@@ -131,7 +132,7 @@ def _suggested(sandbox: Sandbox) -> int:
 
 def _command(sandbox: Sandbox, typed: str) -> str:
     try:
-        asked = ports.parse(typed)
+        port = ports.parse(typed)
     except ValueError:
-        asked = PublishedPort(ports.LOOPBACK, 0, _suggested(sandbox))
-    return command_line(Forward(sandbox.ref, asked.port, asked.address, asked.host_port))
+        port = PublishedPort(ports.LOOPBACK, 0, _suggested(sandbox))
+    return command_line(Forward(sandbox.ref, port.port, port.address, port.host_port))

@@ -50,11 +50,11 @@ class HostFlow:
         place = await self._where(places, "Pull to")
         if place is None:
             return
-        asked = AskScreen(
+        question = AskScreen(
             f"Pull an image to {place_words(place)}", "such as python:3.12-alpine or registry.example.com/team/app:1",
             image, command=lambda typed: command_line(PullImage(*place, typed)),
         )  # fmt: skip
-        if not (name := await self._app.push_screen_wait(asked)):
+        if not (name := await self._app.push_screen_wait(question)):
             return
         operation = await self._perform(PullImage(*place, name), name)
         if operation is not None:
@@ -142,11 +142,11 @@ class HostFlow:
     async def restore(self, snapshot: Snapshot) -> None:
         """Request the new sandbox's name, and create it."""
         place = snapshot.backend, snapshot.host
-        asked = AskScreen(
+        question = AskScreen(
             f"A sandbox from {clean(snapshot.name, cap=40)}", "its name", told="Makes a running sandbox from it.",
             command=lambda typed: command_line(RestoreSnapshot(*place, snapshot.name, typed)),
         )  # fmt: skip
-        if name := await self._app.push_screen_wait(asked):
+        if name := await self._app.push_screen_wait(question):
             await self._perform(RestoreSnapshot(*place, snapshot.name, name), name)
 
     async def remove_snapshot(self, snapshot: Snapshot) -> None:
@@ -181,11 +181,11 @@ class HostFlow:
     async def _perform(self, action: HostAction, name: str, question: ConfirmScreen | None = None) -> Operation | None:
         """Start an action once the user has agreed. If the policy forbids it, it is still tried, to be on record."""
 
-        async def answer(asked: Ask | None) -> bool:
+        async def answer(ask: Ask | None) -> bool:
             shown = question
-            if shown is None and asked is not None:
+            if shown is None and ask is not None:
                 title = f"{action.verb.capitalize()} {clean(name, cap=60)}?"
-                shown = ConfirmScreen(title, Content(clean(asked.reason, cap=400)), "Yes", command=command_line(action))
+                shown = ConfirmScreen(title, Content(clean(ask.reason, cap=400)), "Yes", command=command_line(action))
             if shown is None:
                 return True
             agrees: bool = await self._app.push_screen_wait(shown)

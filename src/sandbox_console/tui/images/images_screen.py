@@ -20,7 +20,7 @@ from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.images.resource_screen import ResourceScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.text.formatting import DASH, size, span
+from sandbox_console.tui.text.formatting import DASH, many, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
 from sandbox_console.tui.widgets.table.table_rows import Row
@@ -86,7 +86,7 @@ class ImagesScreen(ResourceScreen[Image]):
 
     def summary(self, held: Sequence[Image]) -> str:
         free = sum(not one.used_by for one in held)
-        return f"{len(held)} images, {free} not used"
+        return f"{many(len(held), 'image')}, {free} not used"
 
     @property
     def selected(self) -> tuple[Image, str] | None:

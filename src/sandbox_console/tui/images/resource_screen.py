@@ -175,9 +175,9 @@ class ResourceScreen(Screen[None], Generic[Held]):
             table.set_rows([row for one in held for row in self.rows(one, now)])
             table.display = bool(held)
         waiting = ", ".join(map(place_words, sorted(self._waiting)))
-        told = self.summary(held) if self._found else ""
+        summary = self.summary(held) if self._found else ""
         put(self, "#holdings-title", Content.assemble(
-            (self.TITLE_WORDS, "bold $primary"), (f"  {told}", "$dim"),
+            (self.TITLE_WORDS, "bold $primary"), (f"  {summary}", "$dim"),
             (f"  asking {waiting}…" if waiting else "", "$text-accent"),
         ))  # fmt: skip
         put_note(self, "#holdings-empty", Content("" if held else self._empty()))

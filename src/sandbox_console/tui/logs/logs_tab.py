@@ -31,7 +31,7 @@ from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, Stand
 from sandbox_console.tui.logs.look_back import LookBack
 from sandbox_console.tui.logs.merged_logs import Group, Merged
 from sandbox_console.tui.logs.removed_logs import GoneScreen, gone_logs
-from sandbox_console.tui.text.formatting import shown_name, size, span
+from sandbox_console.tui.text.formatting import many, shown_name, size, span
 from sandbox_console.tui.widgets.log.log_line import Rule
 from sandbox_console.tui.widgets.log.log_lines import Patterns
 from sandbox_console.tui.widgets.log.log_pane import LogPane
@@ -311,7 +311,7 @@ class LogsPane(Vertical):
         except ConsoleError as error:
             self.notify(f"{error.message}. {error.hint}", title="save", severity="error")
         else:
-            self.notify(f"{lines:,} lines, {size(written)}, saved to {path}{rest}")
+            self.notify(f"{many(lines, 'line')}, {size(written)}, saved to {path}{rest}")
 
     def _not_held(self, name: str) -> str:
         """Return what a saved log does not contain."""

@@ -106,7 +106,7 @@ class LookBack:
 def _not_held(rest: Rest) -> str:
     """Return which of the older lines are not in the view, or an empty string if all are."""
     if rest.found_not_held:
-        return f"{rest.found_not_held:,} more in {rest.not_held:,} older lines that memory has no room for"
+        return f"{rest.found_not_held:,} more in {rest.not_held:,} older lines not in memory"
     if rest.lines.dropped:
-        return f"none in {rest.not_held:,} older lines that memory has no room for"
-    return f"{_BEGINS}; {rest.rotated:,} lines before were rotated away" if rest.rotated else ""
+        return f"none in {rest.not_held:,} older lines not in memory"
+    return f"{_BEGINS}; {rest.rotated:,} lines rotated away" if rest.rotated else ""

@@ -14,7 +14,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Feed
 from sandbox_console.tui.fleet.header import backend_name
 from sandbox_console.tui.state.fleet_state import FleetState
-from sandbox_console.tui.text.formatting import DASH, HEALTH, STATUS, STYLES, shown_name, span
+from sandbox_console.tui.text.formatting import DASH, HEALTH, STATUS, STYLES, many, shown_name, span
 
 KEPT = 1800
 """Totals that are kept: one every two seconds for an hour."""
@@ -62,7 +62,7 @@ def state_words(state: FleetState, width: int, makes: str = "") -> Content:
     """Return how many sandboxes are in each state, with bars. ``makes`` is the key that creates one."""
     found = Counter(one.status for one in state.sandboxes.values())
     everything = len(state.sandboxes)
-    parts: list[Part] = [("States", "bold"), (f"  {everything} sandboxes\n", "$dim")]
+    parts: list[Part] = [("States", "bold"), (f"  {many(everything)}\n", "$dim")]
     if not everything:
         none = f"There are none. Press {makes} on the list to make one." if makes else "There are none."
         words = "Waiting for the backends …" if state.connecting else none
@@ -108,11 +108,11 @@ Line = tuple[str, int, str]
 
 
 def _restarts(sandboxes: list[Sandbox]) -> Line:
-    told = [one for one in sandboxes if one.restarts]
-    if not told:
+    restarted = [one for one in sandboxes if one.restarts]
+    if not restarted:
         return "Restarts", 0, ""
-    most = max(told, key=lambda one: one.restarts or 0)
-    return "Restarts", sum(one.restarts or 0 for one in told), f"most: {shown_name(most)} {most.restarts}"
+    most = max(restarted, key=lambda one: one.restarts or 0)
+    return "Restarts", sum(one.restarts or 0 for one in restarted), f"most: {shown_name(most)} {most.restarts}"
 
 
 def _ooms(sandboxes: list[Sandbox], now: float) -> Line:

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from sandbox_console.model.sandbox import Exit, Sandbox
 from sandbox_console.model.text import clean
-from sandbox_console.service import AttachedSession
+from sandbox_console.service.sessions.attach import AttachedSession
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.shell.terminal_link import ShellLink, ask_about_paste
 from sandbox_console.tui.text.formatting import exit_words, shown_name

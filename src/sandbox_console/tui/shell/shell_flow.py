@@ -8,7 +8,8 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Attach, OpenShell
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
-from sandbox_console.service import Console, attach
+from sandbox_console.service import Console
+from sandbox_console.service.sessions.attach import attach
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.shell.shell_tab import ShellPane
 from sandbox_console.tui.state.messages import ShellAsked

@@ -65,8 +65,8 @@ class Denial(Struct, frozen=True):
     @property
     def signs(self) -> str:
         """The counts that are not zero, as ``⊘2 ?1 ✕3``: denied, not resolved, failed."""
-        told = (("⊘", self.count), ("?", self.unresolved), ("✕", self.failed))
-        return " ".join(f"{sign}{count}" for sign, count in told if count)
+        counts = (("⊘", self.count), ("?", self.unresolved), ("✕", self.failed))
+        return " ".join(f"{sign}{count}" for sign, count in counts if count)
 
 
 class FleetState(Struct, frozen=True):

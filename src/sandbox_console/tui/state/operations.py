@@ -10,7 +10,7 @@ from msgspec import convert, structs, to_builtins
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Quarantine, ref_of
 from sandbox_console.model.quarantine import Step
-from sandbox_console.service import ActionResult, Consent, Console, Operation, keep_evidence
+from sandbox_console.service import ActionResult, Consent, Console, Operation
 from sandbox_console.tui.state.fleet_state import Began, Ended, News
 
 
@@ -84,6 +84,8 @@ class Work:
         """Return the result of a quarantine with the evidence kept after it, and any other result unchanged."""
         if not isinstance(action, Quarantine):
             return result
+        from sandbox_console.service.incident.quarantine import keep_evidence
+
         steps = [*_steps(result), *await keep_evidence(self._console, action.ref, consent)]
         return structs.replace(result, details={**result.details, "steps": to_builtins(steps)})
 

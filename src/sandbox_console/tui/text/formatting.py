@@ -139,9 +139,9 @@ def why_style(sandbox: Sandbox) -> str:
     return "warn" if sandbox.exit and sandbox.exit.code and not sandbox.status.live else "dim"
 
 
-def many(count: int) -> str:
+def many(count: int, noun: str = "sandbox") -> str:
     """Return ``1 sandbox``, ``5 sandboxes``."""
-    return f"{count} sandbox" if count == 1 else f"{count} sandboxes"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('x') else 's'}"
 
 
 def maker(sandbox: Sandbox) -> str:

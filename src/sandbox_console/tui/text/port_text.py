@@ -31,12 +31,12 @@ class Opening(Struct, frozen=True, gc=False):
 
 def openings(sandbox: Sandbox) -> tuple[Opening, ...]:
     """Return every published port, ordered by sandbox port. If the backend reports no address, it is as requested."""
-    told = tuple(_told(sandbox)) if sandbox.effective else ()
+    in_effect = tuple(_told(sandbox)) if sandbox.effective else ()
     if sandbox.spec is None or not sandbox.spec.ports:
-        return tuple(sorted(told, key=_by_port))
-    known = {one.at.port for one in told}
-    asked = [one for one in _asked(sandbox.spec.ports) if one.port not in known]
-    return tuple(sorted((*told, *map(Opening, asked)), key=_by_port))
+        return tuple(sorted(in_effect, key=_by_port))
+    known = {one.at.port for one in in_effect}
+    requested = [one for one in _asked(sandbox.spec.ports) if one.port not in known]
+    return tuple(sorted((*in_effect, *map(Opening, requested)), key=_by_port))
 
 
 def address(sandbox: Sandbox) -> str:

@@ -58,14 +58,14 @@ class KeyBar(Footer):
         # Read here, not when the change is announced: the keys may have changed again in between.
         if not self.is_attached:  # its page was left in the meantime
             return
-        said: list[object] = [
+        shown: list[object] = [
             (binding.key, binding.description, enabled, tooltip)
             for _, binding, enabled, tooltip in self.screen.active_bindings.values()
             if binding.show
         ]
-        said.append(self.app.size.width)
-        if said != self._said:
-            self._said = said
+        shown.append(self.app.size.width)
+        if shown != self._said:
+            self._said = shown
             await super().recompose()
 
 

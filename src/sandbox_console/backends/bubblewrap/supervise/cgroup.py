@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 CONTROLLERS = ("memory", "pids", "cpu", "freezer", "cpuacct")
-_CPU_PERIOD_US = 100_000
+CPU_PERIOD_US = 100_000
 _PREFIX = "sandbox-console-"
 
 
@@ -152,9 +152,9 @@ class Group:
         if pids is not None and "pids" in self.folders:
             write(f"{self.folders['pids']}/pids.max", str(pids))
         if cpus is not None and "cpu" in self.folders:
-            quota = max(1000, int(cpus * _CPU_PERIOD_US))  # 1 ms is the least that the kernel accepts
+            quota = max(1000, int(cpus * CPU_PERIOD_US))  # 1 ms is the least that the kernel accepts
             name, text = (
-                ("cpu.max", f"{quota} {_CPU_PERIOD_US}") if self.version == 2 else ("cpu.cfs_quota_us", str(quota))
+                ("cpu.max", f"{quota} {CPU_PERIOD_US}") if self.version == 2 else ("cpu.cfs_quota_us", str(quota))
             )
             write(f"{self.folders['cpu']}/{name}", text)
 

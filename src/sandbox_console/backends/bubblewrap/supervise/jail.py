@@ -145,8 +145,8 @@ class Jail:
         return StartFailed(why.removeprefix("execvp "), code)
 
     def _why(self) -> str:
-        said = os.read(self.stderr, 4096).decode("utf-8", "replace").strip()
-        return said.removeprefix("bwrap: ") or "bwrap ended without a word"
+        message = os.read(self.stderr, 4096).decode("utf-8", "replace").strip()
+        return message.removeprefix("bwrap: ") or "bwrap ended without a word"
 
     def release(self) -> None:
         """Set the limits that the command inherits, let it run, and wait until it does. Raises StartFailed."""
@@ -256,7 +256,9 @@ def leave_keys() -> None:
         raise StartFailed(f"no session keyring of its own: {os.strerror(error.errno or 0)}", hint=hint) from error
 
 
-def exit_of(status: int, exact: int | None, asked: int | None, killed: bool | None, reason: str) -> dict[str, object]:
+def exit_of(
+    status: int, exact: int | None, requested: int | None, killed: bool | None, reason: str
+) -> dict[str, object]:
     """How the main command ended, from bwrap's wait status and, if the kernel reports it, the command's.
 
     ``asked`` is the signal with which the console ended it. ``killed`` says whether the kernel killed one of its
@@ -267,7 +269,7 @@ def exit_of(status: int, exact: int | None, asked: int | None, killed: bool | No
     number = -code if code < 0 else None
     if exact is None and code - 128 in signal.valid_signals():
         number = code - 128
-    if asked is not None and monitor == -signal.SIGKILL:
+    if requested is not None and monitor == -signal.SIGKILL:
         number = signal.SIGKILL
     oom = None if killed is None else killed and number in (None, signal.SIGKILL)
     return {

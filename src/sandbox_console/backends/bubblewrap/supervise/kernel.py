@@ -98,8 +98,8 @@ def filter_calls(program: bytes) -> None:
     """Hold this process and its children to a system call filter for good; no_new_privs must be set."""
     code = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog: the number of instructions (8 bytes each) and their address.
-    told = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
-    _check(_libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), told, 0, 0), "seccomp")
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+    _check(_libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), header, 0, 0), "seccomp")
 
 
 def owner_namespace(fd: int) -> int:

@@ -27,6 +27,7 @@ _END_S = 10.0
 _FAILURES_MOST = 100
 _HOME_S = 10.0
 _HELD_S = 2.0
+_LOSSES_S = 1.0  # after the last output that was left out
 
 
 def main() -> None:
@@ -120,8 +121,8 @@ class Supervisor:
         self._ooms = self.group.oom_kills()
         self._write_status(status="starting", supervisor=os.getpid(), supervisor_start=tree.started(os.getpid()))
         self.requests = Requests(self)
-        if asked := self.order["ports"]:
-            self._ports = self._limits.ports = Ports(self.loop, asked)
+        if requested := self.order["ports"]:
+            self._ports = self._limits.ports = Ports(self.loop, requested)
         self._jail = Jail(self.order, self._joiners)
         self._began = True
         self._open_network()
@@ -204,10 +205,18 @@ class Supervisor:
             return False
         if data:
             self._log.write(kind, data)
+            if self._log.owes:
+                self.loop.after("losses", _LOSSES_S, self._tell_losses)
             self.touch()
         else:
             self.loop.off(fd)
         return bool(data)
+
+    def _tell_losses(self) -> None:
+        """Record what was left out last: a sandbox that writes no more would hide the loss until its end."""
+        self._log.tell_losses()
+        if self._log.owes:
+            self.loop.after("losses", _LOSSES_S, self._tell_losses)
 
     def _reap(self, wake: int) -> None:
         os.read(wake, 512)
@@ -347,7 +356,7 @@ class Supervisor:
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             while self._output(fd, kind):
                 pass
-        self._log.end()
+        self._log.tell_losses()
         self._walls = None  # nothing more is started, whatever a command still reports
         self.spare.drop()
         for guest in list(self._guests):

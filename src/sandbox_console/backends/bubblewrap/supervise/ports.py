@@ -63,12 +63,12 @@ class Ports(Helper):
 
     name = "ports"
 
-    def __init__(self, loop: Loop, asked: list[tuple[str, int, int]]) -> None:
+    def __init__(self, loop: Loop, requested: list[tuple[str, int, int]]) -> None:
         super().__init__(loop)
         self._used = mmap.mmap(-1, 8)  # shared with the relay, which writes here when a byte last passed
         self._places: list[Place] = []
         try:
-            for one in asked:
+            for one in requested:
                 self._places.append(Place(*one))
         except StartFailed:
             self._close()

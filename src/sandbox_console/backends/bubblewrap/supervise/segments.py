@@ -30,7 +30,8 @@ class Writer:
     """Appends to the newest file. A full disk loses output, never the sandbox: the loss is recorded later.
 
     Output beyond ``rate`` bytes a second (0: no limit) is left out too, for a quarter of a second at a time; a GAP
-    records how much: the lines for a full disk, the lines and the bytes for a flood.
+    records how much: the lines for a full disk, the lines and the bytes for a flood. It is written before the next
+    output, or by ``tell_losses`` if none follows.
     """
 
     def __init__(self, folder: str, size: int, keep: int, rate: int = 0) -> None:
@@ -89,19 +90,21 @@ class Writer:
         try:
             if self._used + len(data) > self._size:
                 self._next()
-            if self._lost:
-                self._append(GAP, str(self._lost).encode())
-                self._lost = 0
-            self._tell_flood()
+            self._append_gaps()
             self._append(kind, data)
             self._lines += lines
         except OSError:
             self._lost += max(lines, 1)
 
-    def end(self) -> None:
-        """Record the last output that was left out."""
+    @property
+    def owes(self) -> bool:
+        """Whether output was left out that no GAP has recorded yet."""
+        return bool(self._lost or self._flood[1])
+
+    def tell_losses(self) -> None:
+        """Record what was left out, if the disk has room for it."""
         try:
-            self._tell_flood()
+            self._append_gaps()
         except OSError:
             pass
 
@@ -114,7 +117,10 @@ class Writer:
             self._credit -= size
         return self._floods
 
-    def _tell_flood(self) -> None:
+    def _append_gaps(self) -> None:
+        if self._lost:
+            self._append(GAP, str(self._lost).encode())
+            self._lost = 0
         if self._flood[1]:
             self._append(GAP, b"%d %d" % tuple(self._flood))
             self._flood = [0, 0]

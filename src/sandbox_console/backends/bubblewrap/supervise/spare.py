@@ -54,17 +54,17 @@ class Spare:
         else:
             self.drop()
 
-    def take(self, asked: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
+    def take(self, order: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
         """Send it a command. Returns the helper's pid (0 if not known yet) and socket; None if there is no spare."""
         if self._there is not None and _readable(self._there[0]):
             self._told()
-        if self._there is None or len(json.dumps(asked)) > wire.PACKET:  # a longer message would arrive cut off
+        if self._there is None or len(json.dumps(order)) > wire.PACKET:  # a longer message would arrive cut off
             return None
         report, orders = self._there
         self._loop.off(report.fileno())
         self._there = None
         with orders:
-            if wire.send(orders, asked, tuple(stdio)):
+            if wire.send(orders, order, tuple(stdio)):
                 return self._helper, report
         report.close()
         return None

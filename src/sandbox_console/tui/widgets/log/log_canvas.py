@@ -328,7 +328,7 @@ class LogCanvas(LineScroll):
         base = self.get_component_rich_style("log--status")
         found = status_segments(
             self.lines, stream=self._stream, is_open=self._open, follow=self.follow, last=last, match=self._match,
-            older=self.older,
+            older=self.older, width=self.scrollable_size.width,
             style_of=lambda name: base if name == "status" else self._part(name),
         )  # fmt: skip
         return Strip(found).adjust_cell_length(self.scrollable_size.width, base)

@@ -17,6 +17,7 @@ from sandbox_console.logs.store import Line
 from sandbox_console.model.text import strip_colours
 from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.keys.page_keys import AGO, PAGE_KEYS
+from sandbox_console.tui.text.formatting import many
 from sandbox_console.tui.widgets.log.log_canvas import LogCanvas
 from sandbox_console.tui.widgets.log.log_line import is_json
 from sandbox_console.tui.widgets.log.log_save import save_new
@@ -272,7 +273,7 @@ class LogView(LogCanvas, can_focus=True):
         """Copy the visible lines."""
         lines = list(self._lines_in_view())
         self.app.copy_to_clipboard("\n".join(map(_text, lines)))
-        self.notify(f"Copied {len(lines)} lines.")
+        self.notify(f"Copied {many(len(lines), 'line')}.")
 
     def _lines_in_view(self) -> Iterator[Line]:
         for number in dict.fromkeys(number for number, _ in self.drawn()):

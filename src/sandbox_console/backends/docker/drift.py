@@ -1,0 +1,84 @@
+"""Reads what a container is now, in the words of a spec, so that it can be compared with what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sandbox_console.backends.docker.labels import EGRESS
+from sandbox_console.model.drift import NETWORK
+from sandbox_console.model.spec import SandboxSpec
+
+DEFAULT_PIDS = 256
+"""The limit of processes if none is requested."""
+
+_MIB = 1024 * 1024
+
+UNTOLD = {
+    "secrets": "their values are handed over at each start, and the engine does not keep them",
+    "max_duration_s": "the console enforces it, not the engine",
+    "idle_timeout_s": "the console enforces it, not the engine",
+    "workspace": "the engine tells the path that it mounted, not what is there now",
+}
+"""Why the engine cannot tell a field."""
+
+
+def found(data: Mapping[str, Any], spec: SandboxSpec, rules: Any) -> dict[str, Any]:
+    """The fields that other tools can change, as the engine reports them.
+
+    ``rules`` is what the gateway's rules amount to: see `gateway_rules.found`.
+    """
+    host = data["HostConfig"]
+    memory, nano, pids = (host.get(key) or 0 for key in ("Memory", "NanoCpus", "PidsLimit"))
+    return {
+        "name": str(data["Name"]).lstrip("/"),
+        "memory_mib": _memory(memory),
+        "cpus": _cpus(host, nano, spec),
+        "pids": spec.pids if pids == (spec.pids or DEFAULT_PIDS) else pids if pids > 0 else None,
+        "egress": rules,
+        NETWORK: wrong_network(data),
+    } | _unenforced(memory, nano, pids, spec)
+
+
+def _memory(memory: int) -> float | int | None:
+    return (memory // _MIB if memory % _MIB == 0 else memory / _MIB) if memory else None
+
+
+def _cpus(host: Mapping[str, Any], nano: int, spec: SandboxSpec) -> float | None:
+    if spec.cpus is not None and nano == int(spec.cpus * 1e9):
+        return spec.cpus
+    if nano:
+        return float(nano) / 1e9
+    quota, period = host.get("CpuQuota") or 0, host.get("CpuPeriod") or 100_000
+    return quota / period if quota > 0 else None
+
+
+def _unenforced(memory: int, nano: int, pids: int, spec: SandboxSpec) -> dict[str, Any]:
+    """Limits that the engine's kernel did not take, and that the spec accepts without: they have not drifted."""
+    if spec.limits == "strict":
+        return {}
+    unset = {"memory_mib": not memory, "cpus": not nano, "pids": not pids}
+    return {name: getattr(spec, name) for name, none in unset.items() if none}
+
+
+def networks(data: Mapping[str, Any]) -> tuple[str, set[str]]:
+    """The network that a sandbox was created in, and those that it is in now."""
+    token = (data["Config"].get("Labels") or {}).get(EGRESS)
+    mode = str(data["HostConfig"].get("NetworkMode", ""))
+    own = mode if token and mode == f"sandbox-console-{token}" else "none"
+    return own, set((data.get("NetworkSettings") or {}).get("Networks") or {})
+
+
+def wrong_network(data: Mapping[str, Any]) -> str:
+    """How the networks of a sandbox differ from the one that it was created in; empty if they do not."""
+    own, now = networks(data)
+    other = now - {own, "none"}
+    parts = [f"also on {_listed('network', other)}"] if other else []
+    if own != "none" and own not in now:
+        parts.insert(0, "cut off from its gateway")
+    return ", ".join(parts)
+
+
+def _listed(word: str, names: Iterable[str]) -> str:
+    found = sorted(names)
+    return f"{word}{'s' if len(found) > 1 else ''} {', '.join(found)}"

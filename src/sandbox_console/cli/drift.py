@@ -1,0 +1,117 @@
+"""``drift``: compares sandboxes with what they were asked to be, and ends what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sandbox_console.cli import json_output
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.create import follow
+from sandbox_console.cli.formatting import moment
+from sandbox_console.cli.lookup import find_named, warn_of_the_silent
+from sandbox_console.cli.ls import asked_text
+from sandbox_console.cli.selection import confirm
+from sandbox_console.errors import ConsoleError, Unsupported, UsageError
+from sandbox_console.model.action import Action, Update
+from sandbox_console.model.drift import DriftState, FieldDrift, drifted
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Consent, Console, How, Mend
+
+DRIFTED = 1
+"""The exit code if something differs."""
+
+
+async def drift(context: Context) -> int:
+    """Print what differs, one field per line; or with ``--reapply`` or ``--adopt`` end it."""
+    args = context.args
+    if args.reapply and args.adopt:
+        raise UsageError("--reapply and --adopt cannot be used together", hint="leave one of them out")
+    async with context.open() as console:
+        found = await _chosen(context, console)
+        if args.reapply or args.adopt:
+            for one in found:
+                await _end(context, console, one)
+            return context.code
+        rows = [(one, row) for one in found for row in await console.drifts.fields(one)]
+    shown = [(one, row) for one, row in rows if args.all or row.state is DriftState.DRIFTED]
+    if context.json:
+        for one, row in shown:
+            context.record({"name": one.name, "ref": str(one.ref)} | json_output.drift(row))
+    elif shown:
+        head = ("NAME", "FIELD", "ASKED", "FOUND", "STATE", "BY", "WHEN")
+        context.table(head, (_cells(one, row) for one, row in shown))
+    elif found:
+        context.say("nothing differs")
+    return context.code or (DRIFTED if any(row.state is DriftState.DRIFTED for _, row in rows) else 0)
+
+
+async def _chosen(context: Context, console: Console) -> list[Sandbox]:
+    """The NAMEs, or all sandboxes of this console, inspected. A NAME that another tool made is refused."""
+    if not context.args.names:
+        sandboxes, healths = await console.list(context.backend[0])
+        warn_of_the_silent(context, console, healths)
+        return sorted((one for one in sandboxes if one.spec is not None), key=lambda one: (one.name, one.ref))
+    changing = context.args.reapply or context.args.adopt
+    found = [
+        await console.inspect(one.ref)
+        for one in await find_named(context, console, context.args.names, changing=changing)
+    ]
+    for one in found:
+        if one.spec is None:
+            context.fail(Unsupported("another tool made it, so what was asked for is not known"), one.name)
+    return [one for one in found if one.spec is not None]
+
+
+async def _end(context: Context, console: Console, one: Sandbox) -> None:
+    """Re-apply or adopt, and report what cannot be. A failure is reported and stops nothing else."""
+    try:
+        mend = await console.drifts.reapply(one) if context.args.reapply else console.drifts.adopt(one)
+        asked = [await _ask(context, console, one, action) for action in mend.actions]
+        given = context.consent(one.ref.id)
+        consent = Consent(given.yes or any(asked), given.confirm)
+        ends = [await follow(context, console.perform(action, consent=consent)) for action in mend.actions]
+    except ConsoleError as error:
+        context.fail(error, one.name)
+        return
+    for field, why in mend.left.items():
+        hint = f"sandbox-console drift {one.name} --reapply" if context.args.adopt else "sandbox-console update --help"
+        context.fail(Unsupported(f"{field} is left: {why}", hint=hint), one.name)
+    _print_end(context, one, mend, [end.audit_id for end in ends])
+
+
+async def _ask(context: Context, console: Console, one: Sandbox, action: Action) -> bool:
+    """Ask before a sandbox is recreated. Returns whether that was necessary. Raises NeedsConfirmation."""
+    if not isinstance(action, Update) or action.adopt:
+        return False
+    plan = await console.plan(one, action.spec)
+    if plan.how is not How.RECREATE:
+        return False
+    fields = ", ".join(change.field for change in plan.changes if change.how is How.RECREATE)
+    await confirm(context, [f"{one.name} is recreated, because of {fields}: its processes and files are lost"])
+    return True
+
+
+def _print_end(context: Context, one: Sandbox, mend: Mend, audit_ids: Sequence[int]) -> None:
+    fields = [name for name in drifted(one) if name not in mend.left]
+    what = "reapply" if context.args.reapply else "adopt"
+    if context.json:
+        context.record(
+            {
+                "name": one.name,
+                "ref": str(one.ref),
+                "action": what,
+                "fields": list(fields),
+                "audit_ids": list(audit_ids),
+            }
+        )
+    elif not drifted(one):
+        context.say(f"{one.name}: nothing differs")
+    elif fields:
+        done = "re-applied" if context.args.reapply else "adopted"
+        context.text(f"{one.name}  {done}: {', '.join(fields)}")
+
+
+def _cells(one: Sandbox, row: FieldDrift) -> tuple[str, ...]:
+    found = "?" if row.state is DriftState.UNKNOWN else asked_text(row.field, row.found)
+    state = f"{row.state}: {row.note}" if row.note else str(row.state)
+    return one.name, row.field, asked_text(row.field, row.asked), found, state, row.by or "-", moment(row.at)

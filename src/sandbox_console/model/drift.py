@@ -1,0 +1,103 @@
+"""Compares what a sandbox was asked to be with what its backend finds now, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, structs
+
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec_fields import FIELDS
+
+FIXED = "it cannot change while the sandbox exists"
+_UNREPORTED = "this backend does not report it"
+NETWORK = "network"
+"""Not a field of a spec: how the networks of a sandbox differ from its own one; empty if they do not."""
+
+OWN_NETWORK = "its own"
+_LIVE = ("name", "cpus", "memory_mib", "pids")
+"""Fields that another tool can set to a value that a spec can have."""
+
+
+class DriftState(StrEnum):
+    """Whether a field is as it was asked for."""
+
+    SAME = "same"
+    DRIFTED = "drifted"
+    UNKNOWN = "unknown"
+
+
+class FieldDrift(Struct, frozen=True):
+    """One field: what was ``asked`` and what is ``found``, each as in a spec; None is "not requested", or unknown.
+
+    ``effective`` is how the backend words what is in effect. ``note`` says why it is unknown, or why it cannot drift.
+    ``by`` and ``at`` (seconds since the epoch) are who changed it and when, by the audit log row ``audit_id``; without
+    such a row ``by`` is ``outside the console``. They are set only for drifted fields.
+    """
+
+    field: str
+    asked: Any
+    found: Any
+    state: DriftState
+    effective: str = ""
+    note: str = ""
+    by: str = ""
+    at: float | None = None
+    audit_id: int | None = None
+
+
+def drifted(sandbox: Sandbox) -> tuple[str, ...]:
+    """The fields of a sandbox that are not as asked, as far as its backend can tell."""
+    spec = sandbox.spec
+    if spec is None or not sandbox.found:
+        return ()
+    return tuple(name for name, value in sandbox.found.items() if getattr(spec, name, "") != value)
+
+
+def compare(sandbox: Sandbox) -> list[FieldDrift]:
+    """Every field that was asked for or is found to be set, in the order of the form. Empty for another tool's."""
+    if sandbox.spec is None:
+        return []
+    told = {fact.field: fact.value for fact in sandbox.effective}
+    rows = [_compared(sandbox, sandbox.spec, field.name, told.get(field.name, "")) for field in FIELDS]
+    if wrong := sandbox.found.get(NETWORK):
+        rows.append(FieldDrift(NETWORK, OWN_NETWORK, wrong, DriftState.DRIFTED))
+    return [row for row in rows if row is not None]
+
+
+def _compared(sandbox: Sandbox, spec: SandboxSpec, name: str, told: str) -> FieldDrift | None:
+    asked = getattr(spec, name)
+    if name in sandbox.found:
+        found = sandbox.found[name]
+        if not asked and not found:
+            return None
+        state = DriftState.SAME if asked == found else DriftState.DRIFTED
+        return FieldDrift(name, asked, found, state, told)
+    if not asked or name in ("labels", "limits"):
+        return None
+    if why := sandbox.untold.get(name, "" if sandbox.found else _UNREPORTED):
+        return FieldDrift(name, asked, None, DriftState.UNKNOWN, told, why)
+    return FieldDrift(name, asked, asked, DriftState.SAME, told, FIXED)
+
+
+def current(sandbox: Sandbox, spec: SandboxSpec, new: SandboxSpec) -> dict[str, Any]:
+    """The fields of a sandbox's spec, with what is found now in place of what was asked, to compare with a new one.
+
+    Egress is as asked, since its rules are changed by rules and not by a spec, unless the new spec has the rules that
+    are in force.
+    """
+    values = {name: getattr(spec, name) for name in spec.__struct_fields__}
+    values |= {name: sandbox.found[name] for name in drifted(sandbox) if name in _LIVE}
+    rules = sandbox.found.get("egress")
+    return values | ({"egress": new.egress} if isinstance(rules, tuple) and set(rules) == set(new.egress) else {})
+
+
+def adopted(sandbox: Sandbox, fields: Mapping[str, Any]) -> SandboxSpec:
+    """The spec with these found values. Raises TypeError, ValueError for one that a spec cannot have."""
+    spec = sandbox.spec or SandboxSpec(sandbox.name)
+    by_name = {field.name: field for field in FIELDS}
+    read = {name: None if value is None else by_name[name].read(value) for name, value in fields.items()}
+    return structs.replace(spec, **read)
