@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_console.model import drift
 from sandbox_console.model.action import ChangeEgress, Create, Remove, Stop
 from sandbox_console.model.drift import DriftState, drifted
 from sandbox_console.model.egress import EgressRule
@@ -52,10 +53,9 @@ async def seen(console: Console, field: str) -> Sandbox:
 
 async def mend(console: Console, ref: SandboxRef, *, adopt: bool = False) -> None:
     found = await console.inspect(ref)
-    mended = console.drifts.adopt(found) if adopt else await console.drifts.reapply(found)
-    assert mended.actions
-    for action in mended.actions:
-        await console.perform(action).result()
+    action = (drift.adopt(found) if adopt else drift.reapply(found)).action
+    assert action is not None
+    await console.perform(action).result()
 
 
 async def test_a_limit_that_another_program_wrote_into_the_cgroup(console: Console, backend) -> None:
@@ -107,8 +107,8 @@ async def test_a_workspace_that_was_replaced_or_removed(console: Console, worksp
     workspace.mkdir()
     found = await console.inspect(ref)
     assert "another folder" in found.found["workspace"]
-    mended = await console.drifts.reapply(found)
-    assert (mended.actions, set(mended.left)) == ((), {"workspace"})
+    mended = drift.reapply(found)
+    assert (mended.action, set(mended.left)) == (None, {"workspace"})
 
 
 async def test_what_cannot_be_told_is_unknown_with_its_reason(console: Console) -> None:

@@ -13,6 +13,7 @@ from tests.support.engine import IMAGE
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.model import drift
 from sandbox_console.model.action import Create, Remove, Rename, Update
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.drift import DriftState, FieldDrift, drifted
@@ -74,18 +75,16 @@ async def test_limits_changed_by_docker_update_are_not_shown_as_asked(console, b
     told = await rows(console, box)
     assert set(told) == {"memory_mib", "cpus"}
     assert (told["cpus"].asked, told["cpus"].found, told["cpus"].by) == (0.5, 1.25, "outside the console")
-    mend = await console.drifts.reapply(found)
-    for action in mend.actions:
-        await console.perform(action).result()
+    await console.perform(drift.reapply(found).action).result()
     assert await rows(console, box) == {}
     assert (await console.inspect(box)).found["memory_mib"] == 64
 
 
 async def test_what_is_found_can_be_taken_for_what_was_asked(console, box, engine):
     docker(engine, "update", "--memory", "96m", "--memory-swap", "96m", "--pids-limit", "77", box.id)
-    mend = console.drifts.adopt(await console.inspect(box))
+    mend = drift.adopt(await console.inspect(box))
     assert mend.left == {}
-    await console.perform(*mend.actions).result()
+    await console.perform(mend.action).result()
     found = await console.inspect(box)
     assert (found.spec.memory_mib, found.spec.pids, found.spec.cpus) == (96, 77, 0.5)
     assert drifted(found) == ()
@@ -110,12 +109,10 @@ async def test_a_rename_from_outside(console, box, engine, unique):
     assert set(told) == {"name"}
     asked = told["name"].asked
     assert (told["name"].found, asked == name) == (name, False)
-    for action in (await console.drifts.reapply(await console.inspect(box))).actions:
-        await console.perform(action).result()
+    await console.perform(drift.reapply(await console.inspect(box)).action).result()
     assert (await console.inspect(box)).name == asked
     docker(engine, "rename", box.id, name)
-    for action in console.drifts.adopt(await console.inspect(box)).actions:
-        await console.perform(action).result()
+    await console.perform(drift.adopt(await console.inspect(box)).action).result()
     assert await rows(console, box) == {}
     assert (await console.inspect(box)).spec.name == name
 
@@ -139,11 +136,10 @@ async def test_a_network_that_another_tool_gave_it_is_taken_away_again(console, 
     assert "eth0" in docker(engine, "exec", box.id, "ls", "/sys/class/net")
     [(field, row)] = (await rows(console, box)).items()
     assert (field, row.asked, row.by) == ("network", "its own", "outside the console")
-    assert console.drifts.adopt(await console.inspect(box)).actions == ()
+    assert drift.adopt(await console.inspect(box)).action is None
     plan = await console.plan(await console.inspect(box), found.spec)
     assert [(change.field, str(change.how)) for change in plan.changes] == [("network", "live")]
-    for action in (await console.drifts.reapply(await console.inspect(box))).actions:
-        await console.perform(action).result()
+    await console.perform(drift.reapply(await console.inspect(box)).action).result()
     assert await rows(console, box) == {}
     assert "eth0" not in docker(engine, "exec", box.id, "ls", "/sys/class/net")
 

@@ -18,6 +18,7 @@ def add(verbs: Any, verb: _Add) -> None:
     _add_templates(verbs, verb)
     _add_folder(verbs, verb)
     _add_drift(verbs, verb)
+    _add_import(verbs, verb)
 
 
 def _add_making(verbs: Any, verb: _Add) -> None:
@@ -87,3 +88,19 @@ def _add_drift(verbs: Any, verb: _Add) -> None:
     drift.add_argument("--all", action="store_true", help="include fields that are as asked, and those not known")
     drift.add_argument("--reapply", action="store_true", help="make them as asked again; asks before recreating one")
     drift.add_argument("--adopt", action="store_true", help="take what is there for what was asked")
+
+
+def _add_import(verbs: Any, verb: _Add) -> None:
+    importing = verb(verbs, "import", "make a spec of what another tool has; what cannot be taken over goes to stderr")
+    what = importing.add_subparsers(dest="what", metavar="SOURCE", required=True)
+    run = verb(what, "docker-run", "a docker run line, after --, or on stdin")
+    compose = verb(what, "compose", "a service of a compose file")
+    compose.add_argument("file", metavar="FILE", help="the compose file")
+    compose.add_argument("service", metavar="SERVICE", nargs="?", default="", help="by default the only one")
+    container = verb(what, "devcontainer", "a devcontainer.json")
+    container.add_argument("file", metavar="FILE", nargs="?", default="", help="by default the working folder's")
+    sandbox = verb(what, "sandbox", "a sandbox that exists, also one that another tool made")
+    sandbox.add_argument("name", metavar="NAME", help=_NAME)
+    for one in (run, compose, container, sandbox):
+        one.add_argument("--name", metavar="NEW", dest="rename", help="the name of the spec")
+        one.add_argument("--create", action="store_true", help="create it, after a question about what it may do")

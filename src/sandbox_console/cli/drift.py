@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.create import follow
@@ -12,10 +10,10 @@ from sandbox_console.cli.lookup import find_named, warn_of_the_silent
 from sandbox_console.cli.ls import asked_text
 from sandbox_console.cli.selection import confirm
 from sandbox_console.errors import ConsoleError, Unsupported, UsageError
-from sandbox_console.model.action import Action, Update
-from sandbox_console.model.drift import DriftState, FieldDrift, drifted
+from sandbox_console.model.action import Update
+from sandbox_console.model.drift import DriftState, FieldDrift, Mend, adopt, drifted, reapply
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import Consent, Console, How, Mend
+from sandbox_console.service import ActionResult, Consent, Console, How
 
 DRIFTED = 1
 """The exit code if something differs."""
@@ -65,45 +63,34 @@ async def _chosen(context: Context, console: Console) -> list[Sandbox]:
 async def _end(context: Context, console: Console, one: Sandbox) -> None:
     """Re-apply or adopt, and report what cannot be. A failure is reported and stops nothing else."""
     try:
-        mend = await console.drifts.reapply(one) if context.args.reapply else console.drifts.adopt(one)
-        asked = [await _ask(context, console, one, action) for action in mend.actions]
-        given = context.consent(one.ref.id)
-        consent = Consent(given.yes or any(asked), given.confirm)
-        ends = [await follow(context, console.perform(action, consent=consent)) for action in mend.actions]
+        mend = reapply(one) if context.args.reapply else adopt(one)
+        end = None if mend.action is None else await _perform(context, console, one, mend.action)
     except ConsoleError as error:
         context.fail(error, one.name)
         return
     for field, why in mend.left.items():
         hint = f"sandbox-console drift {one.name} --reapply" if context.args.adopt else "sandbox-console update --help"
         context.fail(Unsupported(f"{field} is left: {why}", hint=hint), one.name)
-    _print_end(context, one, mend, [end.audit_id for end in ends])
+    _print_end(context, one, mend, end)
 
 
-async def _ask(context: Context, console: Console, one: Sandbox, action: Action) -> bool:
-    """Ask before a sandbox is recreated. Returns whether that was necessary. Raises NeedsConfirmation."""
-    if not isinstance(action, Update) or action.adopt:
-        return False
+async def _perform(context: Context, console: Console, one: Sandbox, action: Update) -> ActionResult:
+    """Carry it out, after a question if the sandbox has to be recreated."""
     plan = await console.plan(one, action.spec)
-    if plan.how is not How.RECREATE:
-        return False
-    fields = ", ".join(change.field for change in plan.changes if change.how is How.RECREATE)
-    await confirm(context, [f"{one.name} is recreated, because of {fields}: its processes and files are lost"])
-    return True
+    recreates = action.drift == "reapply" and plan.how is How.RECREATE
+    if recreates:
+        fields = ", ".join(change.field for change in plan.changes if change.how is How.RECREATE)
+        await confirm(context, [f"{one.name} is recreated, because of {fields}: its processes and files are lost"])
+    given = context.consent(one.ref.id)
+    return await follow(context, console.perform(action, consent=Consent(given.yes or recreates, given.confirm)))
 
 
-def _print_end(context: Context, one: Sandbox, mend: Mend, audit_ids: Sequence[int]) -> None:
+def _print_end(context: Context, one: Sandbox, mend: Mend, end: ActionResult | None) -> None:
     fields = [name for name in drifted(one) if name not in mend.left]
     what = "reapply" if context.args.reapply else "adopt"
     if context.json:
-        context.record(
-            {
-                "name": one.name,
-                "ref": str(one.ref),
-                "action": what,
-                "fields": list(fields),
-                "audit_ids": list(audit_ids),
-            }
-        )
+        head = {"name": one.name, "ref": str(one.ref), "action": what}
+        context.record(head | {"fields": fields, "audit_id": end.audit_id if end else None})
     elif not drifted(one):
         context.say(f"{one.name}: nothing differs")
     elif fields:

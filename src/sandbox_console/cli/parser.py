@@ -16,7 +16,7 @@ from sandbox_console.model.did_you_mean import nearest
 GUEST_CODE_VERBS = ("exec", "shell", "attach")
 """Verbs that return the guest's own exit code, and 125 for every failure of the console's own."""
 
-_COMMAND_VERBS = ("create", "update", "exec", "templates")
+_COMMAND_VERBS = ("create", "update", "exec", "templates", "import")
 
 _ELSEWHERE = {
     "help": "--help", "version": "--version", "ps": "ls", "run": "create", "new": "create", "remove": "rm",

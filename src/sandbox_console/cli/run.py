@@ -102,6 +102,8 @@ def _of_specs(verb: str) -> Verb | None:
             from sandbox_console.cli.create import schema as found
         case "templates":
             from sandbox_console.cli.templates import templates as found
+        case "import":
+            from sandbox_console.cli.importing import import_ as found
         case "drift":
             from sandbox_console.cli.drift import drift as found
         case "up" | "down":

@@ -21,6 +21,10 @@ _ENDED = (Status.EXITED, Status.FAILED, Status.LOST)
 """The states that ``prune`` removes: not those that were made and never started, nor those of unknown state."""
 
 
+DRY_RUN = "check with --dry-run, then add --yes"
+"""The hint of a question that a verb with ``--dry-run`` asks."""
+
+
 async def chosen(context: Context, console: Console) -> list[str]:
     """The NAMEs. With ``--label`` and for ``prune``, the full references of our sandboxes, after a confirmation.
 
@@ -74,17 +78,18 @@ async def agree(context: Context, found: Sequence[Sandbox], what: str) -> None:
     """Ask at a terminal for a yes, unless ``--yes`` was given. Raises NeedsConfirmation, or ConsoleError for a no."""
     names = ", ".join(one.name for one in found[:_LISTED])
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    await confirm(context, [f"{what} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"])
+    question = f"{what} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"
+    await confirm(context, [question], hint=DRY_RUN)
 
 
-async def confirm(context: Context, question: Sequence[str], head: str = "") -> None:
+async def confirm(context: Context, question: Sequence[str], head: str = "", hint: str = "add --yes") -> None:
     """Ask about some lines at a terminal, unless ``--yes`` was given. Raises like `agree`."""
     if context.args.yes:
         return
     fd = context.streams.stdin
     if fd is None or context.json or not (os.isatty(fd) and context.streams.err.tty):
         text = f"{head}{' ' if head else ''}{'; '.join(question)}: not confirmed"
-        raise NeedsConfirmation(text, token="", hint="check with --dry-run, then add --yes")
+        raise NeedsConfirmation(text, token="", hint=hint)
     for line in filter(None, [head, *question]):
         context.say(line)
     context.say("Go on? [y/N]")

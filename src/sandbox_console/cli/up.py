@@ -15,7 +15,7 @@ from sandbox_console.cli.create import follow, place
 from sandbox_console.cli.lifecycle import seconds
 from sandbox_console.cli.lookup import find_all
 from sandbox_console.cli.ls import asked_text
-from sandbox_console.cli.selection import confirm, fail_for_the_silent
+from sandbox_console.cli.selection import DRY_RUN, confirm, fail_for_the_silent
 from sandbox_console.cli.spec_options import parsed, read_text
 from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Create, Remove, Stop, Update
@@ -64,7 +64,7 @@ async def _up(context: Context, console: Console, file: SandboxFile) -> int:
     _refuse_unsupported(steps)
     questions = [f"{step.spec.name}: {text}" for step in steps for text in step.asks]
     if questions:
-        await confirm(context, questions, f"{file.path} asks:")
+        await confirm(context, questions, f"{file.path} asks:", DRY_RUN)
     for step in steps:
         try:
             end = await _carry_out(context, console, step, asked=bool(step.asks))
@@ -216,7 +216,7 @@ async def _down(context: Context, console: Console, file: SandboxFile) -> int:
             _print_gone(context, one, None, dry_run=True)
         return context.code
     if foreign:
-        await confirm(context, [f"remove {one.name}, which {file.path} did not make" for one in foreign])
+        await confirm(context, [f"remove {one.name}, which {file.path} did not make" for one in foreign], hint=DRY_RUN)
     if not chosen and not foreign and not missing:
         context.say(f"nothing to do: {file.path} made no sandbox that is there")
     for one in [*chosen, *foreign]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec import Struct, field
 
@@ -79,14 +79,14 @@ class Remove(Struct, frozen=True):
 class Update(Struct, frozen=True):
     """Change a sandbox's spec: live if every change can be made live, else by recreating it.
 
-    With ``adopt`` nothing about the sandbox changes: the spec, which it must be like already, is taken for what was
-    asked.
+    ``drift = "adopt"`` changes nothing about the sandbox: the spec, which it must be like already, is taken for what
+    was asked. ``drift = "reapply"`` puts the rules of its egress back as well, which otherwise are changed by rules.
     """
 
     verb: ClassVar[str] = "update"
     ref: SandboxRef
     spec: SandboxSpec
-    adopt: bool = False
+    drift: Literal["", "reapply", "adopt"] = ""
 
 
 class Exec(Struct, frozen=True):
@@ -104,8 +104,8 @@ class Exec(Struct, frozen=True):
 class OpenShell(Struct, frozen=True):
     """Open an interactive shell on a PTY.
 
-    With ``shell`` None it is the best shell in the sandbox. With ``record`` the shell must be recorded, or it is not
-    opened.
+    With ``shell`` None it is the best shell in the sandbox, of `model.shells.SHELLS`. With ``record`` the shell must be
+    recorded, or it is not opened.
 
     With ``keep`` a process of its own holds the shell under ``name``, so that it outlives the console; None is as
     configured. With ``attach``, the id of such a shell, that one is shown instead, and ``read_only`` types nothing.
@@ -122,6 +122,8 @@ class OpenShell(Struct, frozen=True):
     term: str = "xterm-256color"
     record: bool = False
     mark: str = ""
+    workdir: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
     keep: bool | None = None
     name: str = ""
     attach: str = ""

@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from sandbox_console.model.action import Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.spec_fields import FIELDS
+from sandbox_console.model.spec_fields import BY_NAME, FIELDS
 
 FIXED = "it cannot change while the sandbox exists"
 _UNREPORTED = "this backend does not report it"
@@ -18,6 +19,9 @@ NETWORK = "network"
 """Not a field of a spec: how the networks of a sandbox differ from its own one; empty if they do not."""
 
 OWN_NETWORK = "its own"
+_PLACES = ("workspace", "image")
+"""Fields that drift when something on this machine is moved or removed, which the console cannot undo."""
+
 _LIVE = ("name", "cpus", "memory_mib", "pids")
 """Fields that another tool can set to a value that a spec can have."""
 
@@ -95,9 +99,47 @@ def current(sandbox: Sandbox, spec: SandboxSpec, new: SandboxSpec) -> dict[str, 
     return values | ({"egress": new.egress} if isinstance(rules, tuple) and set(rules) == set(new.egress) else {})
 
 
-def adopted(sandbox: Sandbox, fields: Mapping[str, Any]) -> SandboxSpec:
+class Mend(Struct, frozen=True):
+    """How to end the drift of a sandbox: the action, None if there is nothing that it could change.
+
+    ``left`` says by field why it cannot be ended this way.
+    """
+
+    action: Update | None = None
+    left: Mapping[str, str] = {}
+
+
+def reapply(sandbox: Sandbox) -> Mend:
+    """What makes a sandbox as it was asked to be."""
+    if sandbox.spec is None:
+        return Mend()
+    fields = drifted(sandbox)
+    gone = {name: f"{sandbox.found[name]}: put it back, or change the spec" for name in fields if name in _PLACES}
+    return Mend(Update(sandbox.ref, sandbox.spec, drift="reapply") if set(fields) - set(gone) else None, gone)
+
+
+def adopt(sandbox: Sandbox) -> Mend:
+    """What takes a sandbox as it is for what was asked. Nothing else about it changes."""
+    if sandbox.spec is None:
+        return Mend()
+    fields = drifted(sandbox)
+    left = {name: why for name in fields if (why := _not_askable(sandbox, name, sandbox.found[name]))}
+    taken = {name: sandbox.found[name] for name in fields if name not in left}
+    return Mend(Update(sandbox.ref, _adopted(sandbox.spec, taken), drift="adopt") if taken else None, left)
+
+
+def _not_askable(sandbox: Sandbox, name: str, value: Any) -> str:
+    """Why a spec cannot ask for what is found; empty if it can."""
+    if sandbox.spec is None or name in (NETWORK, *_PLACES) or (name == "egress" and isinstance(value, str)):
+        return f"a spec cannot ask for it: {value}"
+    try:
+        _adopted(sandbox.spec, {name: value})
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _adopted(spec: SandboxSpec, fields: Mapping[str, Any]) -> SandboxSpec:
     """The spec with these found values. Raises TypeError, ValueError for one that a spec cannot have."""
-    spec = sandbox.spec or SandboxSpec(sandbox.name)
-    by_name = {field.name: field for field in FIELDS}
-    read = {name: None if value is None else by_name[name].read(value) for name, value in fields.items()}
+    read = {name: None if value is None else BY_NAME[name].read(value) for name, value in fields.items()}
     return structs.replace(spec, **read)

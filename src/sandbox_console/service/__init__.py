@@ -12,7 +12,6 @@ from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
-from sandbox_console.service.reads.drift import Mend
 from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.hub import Subscription
 from sandbox_console.service.reads.leaks import Leak, NotLooked
@@ -42,7 +41,6 @@ __all__ = [
     "HostSeen",
     "How",
     "Leak",
-    "Mend",
     "NotLooked",
     "Operation",
     "Outbound",

@@ -101,7 +101,7 @@ class Console:
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
         self._asks = HostRequests(trail, hub, self.denials.ask)
         self.egress = Outbound(fleet, self.denials, self._asks, self._vault, trail)
-        self.drifts = Drifts(trail, self.egress)
+        self.drifts = Drifts(trail)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, assert_never
 
-from sandbox_console.backends.abilities import Adopts, Rejoins
+from sandbox_console.backends.abilities import Adopts, Egress, Rejoins, able
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import Conflict, NotFound, Unsupported
 from sandbox_console.model.action import (
@@ -45,7 +45,9 @@ from sandbox_console.model.action import (
     Upload,
 )
 from sandbox_console.model.cancellation import run_to_completion
-from sandbox_console.model.drift import NETWORK
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.drift import NETWORK, drifted
+from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.effects.abilities import inner, on_host
@@ -129,7 +131,10 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
     plan = plan_for(target, action.spec, call.backend.capabilities(), call.injects)
     plan = await within_bounds(plan, call.backend, target, action.spec)
     changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}
-    if action.adopt or plan.how is None:
+    if action.drift == "reapply" and "egress" in drifted(target):
+        await _restore_rules(action, permit, call)
+        changed["changed"].append("egress")
+    if action.drift == "adopt" or plan.how is None:
         return target.ref, changed | await _adopt(action, permit, call, plan)
     match plan.how:
         case How.UNSUPPORTED:
@@ -148,9 +153,14 @@ async def _adopt(action: Update, permit: Permit, call: Call, plan: Plan) -> dict
     if fields := [change.field for change in plan.changes if change.field != NETWORK]:
         raise Conflict(f"it is no longer as it was when it was adopted: {', '.join(fields)}", hint="look again")
     if call.target is None or call.target.spec in (None, action.spec) or not isinstance(call.backend, Adopts):
-        return {"changed": [], "how": "nothing"}
+        return {}
     await call.backend.adopt(permit, action.ref, action.spec)
     return {"changed": [], "how": "adopted"}
+
+
+async def _restore_rules(action: Update, permit: Permit, call: Call) -> None:
+    backend = able(call.backend, Egress, Capability.EGRESS_UPDATE)
+    await backend.set_egress(permit, action.ref, [EgressRule(pattern) for pattern in action.spec.egress])
 
 
 async def _live(action: Update, permit: Permit, call: Call, plan: Plan) -> None:

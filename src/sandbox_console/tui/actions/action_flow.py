@@ -8,7 +8,7 @@ from textual.app import App
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action, Attach, OpenShell, Quarantine, Release
+from sandbox_console.model.action import Action, Attach, OpenShell, Quarantine, Release, Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Ask, Consent, Console, spec_of
@@ -20,7 +20,8 @@ from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.state.operations import Work
-from sandbox_console.tui.state.verbs import VERBS, Naming, accepted, must_type
+from sandbox_console.tui.state.verbs import Naming, accepted, must_type, verb_of
+from sandbox_console.tui.text.drift_text import drift_parts
 from sandbox_console.tui.text.formatting import SHORT_ID, STATUS, place, shown_name
 
 ANEW = "It is recreated: what it wrote outside its workspace is lost. If that fails, the old one stays."
@@ -56,7 +57,10 @@ class Flows:
             self._work.start(action, consent, shown_name(sandbox))
 
     async def _steps(self, action: Action, sandbox: Sandbox) -> Content | None:
-        """Return the steps of a quarantine, or of releasing one, for the question."""
+        """Return the steps of a quarantine, or of releasing one, or what differs from the spec, for the question."""
+        if isinstance(action, Update):
+            parts = list(drift_parts(await self._console.drifts.fields(sandbox)))
+            return Content.assemble(*parts) if parts else None
         if not isinstance(action, Quarantine | Release):
             return None
         try:
@@ -128,7 +132,7 @@ def confirmation(
     changes: Content | None = None,
 ) -> ConfirmScreen:
     """Return the question for an action. It shows what the action affects, by name and ASCII id."""
-    verb = VERBS.get(action.verb)
+    verb = verb_of(action)
     typed = bool(token) or (verb is not None and must_type(verb, sandbox, token))
     label = verb.label if verb else {"shell": "Open shell", "update": "Apply"}.get(action.verb, action.verb.title())
     short = ascii_id(sandbox.ref.id)[:SHORT_ID]

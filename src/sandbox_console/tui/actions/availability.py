@@ -9,7 +9,7 @@ from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.service import Console, Deny, fixed_fields, spec_of
 from sandbox_console.tui.dialogs.action_menu import Choice
 from sandbox_console.tui.keys.keymap import Keymap
-from sandbox_console.tui.state.verbs import NAMINGS, VERBS, unfit
+from sandbox_console.tui.state.verbs import NAMINGS, unfit, verbs_for
 
 LIVE = ("cpus", "memory_mib", "pids", "name")
 """The fields that can be changed in a sandbox that another tool made."""
@@ -27,7 +27,7 @@ def verb_key(keys: Keymap, verb: str) -> str:
 async def choices(console: Console, sandbox: Sandbox, busy: str | None, keys: Keymap) -> list[Choice]:
     """Return every verb, in menu order."""
     found = []
-    for verb in VERBS.values():
+    for verb in verbs_for([sandbox]):
         reason = unfit(verb, sandbox, busy) or await _denied(console, verb.make(sandbox), sandbox)
         found.append(Choice(f"verb('{verb.name}')", verb.label, verb_key(keys, verb.name), reason))
     for naming in NAMINGS.values():

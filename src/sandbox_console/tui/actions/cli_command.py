@@ -53,8 +53,8 @@ def command_line(action: Action, before: SandboxSpec | None = None, confirm: str
     For an update, the command has the fields that differ from ``before``, or without ``before`` every field of its
     spec. ``confirm`` is the id that the policy requires for it.
     """
-    verb = CLI_VERBS.get(action.verb, action.verb).split()
-    words = _update(action, before) if isinstance(action, Update) else _words(action)
+    verb = _verb(action).split()
+    words = _update(action, before) if isinstance(action, Update) and not action.drift else _words(action)
     return shlex.join(["sandbox-console", *verb, *(_option("--confirm", confirm) if confirm else []), *words])
 
 
@@ -63,10 +63,17 @@ def bulk_command(actions: Sequence[Action]) -> str:
     if not actions:
         return ""
     first = actions[0]
-    words = ["sandbox-console", CLI_VERBS.get(first.verb, first.verb)]
+    words = ["sandbox-console", *_verb(first).split()]
     words += [str(ref) for action in actions if (ref := ref_of(action)) is not None]
     force = any(isinstance(action, Remove) and action.force for action in actions)
     return shlex.join([*words, *(["--force"] if force else [])])
+
+
+def _verb(action: Action) -> str:
+    """Return the verb of the command line, with the option that says which of its actions is meant."""
+    if isinstance(action, Update) and action.drift:
+        return f"drift --{action.drift}"
+    return CLI_VERBS.get(action.verb, action.verb)
 
 
 def _words(action: Action) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -15,6 +15,7 @@ from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.drift import FieldDrift
 from sandbox_console.model.sandbox import Fact, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import ascii_id, clean
@@ -22,6 +23,7 @@ from sandbox_console.service import Console
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.text.drift_text import drift_parts
 from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.formatting import DASH
 from sandbox_console.tui.text.port_text import FACT
@@ -48,6 +50,7 @@ class SpecPane(VerticalScroll, can_focus=True):
         self._shown: Sandbox | None = None
         self._whole: Sandbox | None = None
         self._capabilities: Capabilities | None = None
+        self._drift: Sequence[FieldDrift] = ()
 
     def compose(self) -> ComposeResult:
         yield Static(id="spec-text")
@@ -70,11 +73,12 @@ class SpecPane(VerticalScroll, can_focus=True):
             capabilities = None
         self._capabilities = capabilities
         self._whole = await whole(self._service, sandbox)
+        self._drift = await self._service.drifts.fields(self._whole)
         self._draw(self._whole)
 
     def _draw(self, sandbox: Sandbox) -> None:
         width = self.scrollable_content_region.width
-        put(self, "#spec-text", spec_words(sandbox, self._capabilities, width))
+        put(self, "#spec-text", spec_words(sandbox, self._capabilities, width, self._drift))
 
     def on_resize(self) -> None:
         if self._whole is not None and self._shown is not None:
@@ -91,10 +95,15 @@ async def whole(console: Console, sandbox: Sandbox) -> Sandbox:
         return sandbox
 
 
-def spec_words(sandbox: Sandbox, capabilities: Capabilities | None, width: int = 0) -> Content:
-    """Return the whole spec as lines. Rows have ``width`` cells; 0 means no limit."""
+def spec_words(
+    sandbox: Sandbox, capabilities: Capabilities | None, width: int = 0, drift: Sequence[FieldDrift] = ()
+) -> Content:
+    """Return the whole spec as lines, after what differs from it. Rows have ``width`` cells; 0 means no limit."""
     width = width or 10_000
     parts = [*hanging(_identity(sandbox), width, _LABEL), ("\n", "")]
+    if differs := list(drift_parts(drift)):
+        differs += [("< makes it as asked again, > takes what is found for what was asked\n\n", "$dim")]
+        parts += hanging(differs, width, _LABEL)
     parts += _fields(sandbox, width)
     parts += hanging(_labels(sandbox), width, 4)
     if capabilities is not None:

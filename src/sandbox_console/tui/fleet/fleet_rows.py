@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from rich.cells import cell_len
 
+from sandbox_console.model.drift import drifted
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.text import clean
 from sandbox_console.tui.fleet.columns import BY_KEY, USUAL
@@ -35,6 +36,8 @@ FOREIGN = " ◇"
 """Follows the name of a sandbox that another tool made."""
 HELD = " ⊘"
 """Follows the name of a sandbox in quarantine."""
+DRIFTED = " ≠"
+"""Follows the name of a sandbox that differs from what was asked."""
 FLOOD = 1 << 20
 """Bytes of log per second, above which WHY shows the rate."""
 GRAPH = 5
@@ -124,6 +127,7 @@ def _name(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, st
     name, id_ = name_and_id(sandbox)
     end = (
         (HELD if sandbox.quarantine else "")
+        + (DRIFTED if sandbox.found and drifted(sandbox) else "")
         + (" ❯_" if sandbox.ref in state.shells else "")
         + ("" if sandbox.managed else FOREIGN)
         + id_

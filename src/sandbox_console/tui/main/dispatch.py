@@ -25,13 +25,13 @@ from sandbox_console.tui.state.messages import (
 )
 from sandbox_console.tui.state.verbs import (
     NAMINGS,
-    VERBS,
     Naming,
     Verb,
     bulk_pause,
     toggled_pause,
     toggled_quarantine,
     unfit,
+    verbs_for,
 )
 from sandbox_console.tui.text import port_text
 from sandbox_console.tui.text.formatting import LOCAL, many, shown_name
@@ -145,7 +145,7 @@ async def menu(screen: MainBase) -> None:
 def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     """Return each verb with the number of marked sandboxes that it applies to."""
     found = []
-    for verb in VERBS.values():
+    for verb in verbs_for(marked):
         reasons = Counter(unfit(verb, one) for one in marked)
         fits = reasons.pop("", 0)
         why = ", ".join(f"{count}: {text}" for text, count in reasons.items())
@@ -195,7 +195,7 @@ async def copy_command(screen: MainBase) -> None:
 
 def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
     """Yield each action as a command line."""
-    for verb in VERBS.values():
+    for verb in verbs_for(sandboxes):
         command = bulk_command([verb.make(one) for one in sandboxes])
         yield Choice(command, verb.label, "", told=command)
     refs = [str(one.ref) for one in sandboxes]

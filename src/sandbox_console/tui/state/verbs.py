@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from sandbox_console.model import drift
 from sandbox_console.model.action import (
     Action,
     Commit,
@@ -21,8 +22,9 @@ from sandbox_console.model.action import (
     Start,
     Stop,
     TakeSnapshot,
+    Update,
 )
-from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.model.sandbox import Sandbox, Status, spec_of
 from sandbox_console.model.text import ascii_id
 
 
@@ -60,8 +62,27 @@ VERBS = {
              lambda it: Quarantine(it.ref), frozenset(Status)),
         Verb("release", "Q", "End quarantine", "Restores its egress, thaws it, and allows what was refused.",
              lambda it: Release(it.ref), frozenset(Status)),
+        Verb("reapply", "<", "Re-apply", "Makes it as it was asked to be again.",
+             lambda it: drift.reapply(it).action or Update(it.ref, spec_of(it), "reapply"), frozenset(Status)),
+        Verb("adopt", ">", "Adopt", "Takes what is found for what was asked. Nothing about it changes.",
+             lambda it: drift.adopt(it).action or Update(it.ref, spec_of(it), "adopt"), frozenset(Status)),
     )
 }  # fmt: skip
+
+
+DRIFT = {"reapply": drift.reapply, "adopt": drift.adopt}
+"""The verbs that end drift. Menus show them only for sandboxes that have drifted."""
+
+
+def verbs_for(sandboxes: Sequence[Sandbox]) -> Iterator[Verb]:
+    """Yield the verbs that menus offer for sandboxes."""
+    some = any(drift.drifted(one) for one in sandboxes)
+    return (verb for verb in VERBS.values() if some or verb.name not in DRIFT)
+
+
+def verb_of(action: Action) -> Verb | None:
+    """Return the verb of the list that makes an action; None for the others."""
+    return VERBS.get((action.drift if isinstance(action, Update) else "") or action.verb)
 
 
 def unfit(verb: Verb | Naming, sandbox: Sandbox, busy: str | None = None) -> str:
@@ -70,6 +91,11 @@ def unfit(verb: Verb | Naming, sandbox: Sandbox, busy: str | None = None) -> str
         return f"{busy} is in flight"
     if verb.name in ("quarantine", "release") and bool(sandbox.quarantine) is (verb.name == "quarantine"):
         return "it is in quarantine" if sandbox.quarantine else "it is not in quarantine"
+    if verb.name in DRIFT:
+        if not drift.drifted(sandbox):
+            return "nothing differs from what was asked"
+        mend = DRIFT[verb.name](sandbox)
+        return "" if mend.action is not None else "; ".join(f"{name}: {why}" for name, why in mend.left.items())
     return "" if sandbox.status in verb.states else f"it is {sandbox.status}"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import translate
 
 from sandbox_console.model.did_you_mean import nearest
+from sandbox_console.model.drift import drifted
 from sandbox_console.model.sandbox import Sandbox, Stats, Status
 from sandbox_console.tui.fleet.filter.tokens import FilterError, Word, duration, number, searcher, size, yes
 from sandbox_console.tui.state.fleet_state import FleetState
@@ -66,6 +67,7 @@ NUMBERS: dict[str, tuple[Value, Callable[[str, int], float]]] = {
     "restarts": (lambda sandbox, *_: sandbox.restarts, number),
     "secrets": (lambda sandbox, *_: len(sandbox.spec.secrets) if sandbox.spec else None, number),
     "denied": (_denials, number),
+    "drift": (lambda sandbox, *_: len(drifted(sandbox)) if sandbox.spec else None, number),
     "ports": (lambda sandbox, *_: len(openings(sandbox)), number),
 }
 TEXTS: dict[str, Callable[[Sandbox], str]] = {

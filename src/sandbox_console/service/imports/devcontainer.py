@@ -1,0 +1,109 @@
+"""Reads devcontainer.json (containers.dev), which is JSON with comments and commas at the end of lists, as a spec."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.errors import UsageError
+from sandbox_console.service.imports.docker_run import take_options
+from sandbox_console.service.imports.imported import ANY_HOST, NO_FIELD, Imported, name_from, names_in, texts
+
+_NO_DATA = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_TAKEN = names_in(
+    "name image containerEnv remoteEnv containerUser remoteUser forwardPorts appPort runArgs workspaceFolder "
+    "workspaceMount $schema"
+)
+_WHY = {
+    "build": "the image is not built: build it, and name it in image",
+    "dockerFile": "the image is not built: build it, and name it in image",
+    "dockerComposeFile": "import the service of that file: import compose",
+    "features": "they are not installed: put them into the image",
+    "mounts": "a sandbox has one workspace",
+    "initializeCommand": "nothing of the file is run on this machine",
+    "customizations": "it is about an editor",
+}
+_LATER = ("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "postAttachCommand")
+
+
+def parse_jsonc(name: str, text: str) -> Any:
+    """JSON with comments as plain data. Raises UsageError."""
+    bare = _NO_DATA.sub(lambda found: found[0] if found[0].startswith('"') else " ", text)
+    try:
+        return json.loads(_LAST_COMMA.sub(lambda found: found[1] or "", bare))
+    except RecursionError:
+        raise UsageError(f"{name} is nested too deep") from None
+    except ValueError as error:
+        raise UsageError(f"{name} is not JSON with comments: {error}") from None
+
+
+def read_devcontainer(path: Path, text: str) -> Imported:
+    """A spec from the file. The workspace is the folder that it belongs to. Raises UsageError."""
+    table = parse_jsonc(str(path), text)
+    if not isinstance(table, dict):
+        raise UsageError(f"{path} is not a table", hint="devcontainer.json begins with {")
+    folder = path.parent.parent if path.parent.name == ".devcontainer" else path.parent
+    found = Imported()
+    table = _local(found, table, folder)
+    found.fields["name"] = name_from(str(table.get("name") or folder.name))
+    if image := table.get("image"):
+        found.fields["image"] = str(image)
+    if user := table.get("containerUser") or table.get("remoteUser"):
+        found.fields["user"] = str(user)
+    for key in ("containerEnv", "remoteEnv"):
+        for name, value in texts(table[key] if isinstance(table.get(key), dict) else {}):
+            found.variable(name, value, key)
+    for port in [*_list(table.get("forwardPorts")), *_list(table.get("appPort"))]:
+        found.port("forwardPorts", str(port))
+    _workspace(found, table, folder)
+    take_options(found, [str(word) for word in _list(table.get("runArgs"))], folder)
+    found.leave("network", ANY_HOST)
+    for key in table.keys() - _TAKEN:
+        why = "run it in the sandbox: sandbox-console exec" if key in _LATER else _WHY.get(key, NO_FIELD)
+        found.leave(str(key), why)
+    return found
+
+
+def _workspace(found: Imported, table: Mapping[str, Any], folder: Path) -> None:
+    if "workspaceMount" in table and not table["workspaceMount"]:
+        return
+    if "workspaceMount" in table:
+        found.leave("workspaceMount", "the folder of the file is the workspace, at /workspace")
+    elif table.get("workspaceFolder"):
+        found.leave(f"workspaceFolder {table['workspaceFolder']}", "the workspace is at /workspace")
+    found.fields["workspace"] = str(folder.resolve())
+
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+
+def _local(found: Imported, value: Any, folder: Path) -> Any:
+    """The value with the folder's variables replaced. Those of the environment are not read."""
+    match value:
+        case dict():
+            return {key: _local(found, one, folder) for key, one in value.items()}
+        case list():
+            return [_local(found, one, folder) for one in value]
+        case str() if "${" in value:
+            return _VARIABLE.sub(lambda match: _named(found, match[1], folder), value)
+    return value
+
+
+def _named(found: Imported, name: str, folder: Path) -> str:
+    match name:
+        case "localWorkspaceFolder":
+            return str(folder)
+        case "localWorkspaceFolderBasename":
+            return folder.name
+        case "containerWorkspaceFolder":
+            return "/workspace"
+    found.leave(f"${{{name}}}", "this variable is not read")
+    return ""
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
