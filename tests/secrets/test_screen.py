@@ -190,7 +190,9 @@ attacks = st.lists(st.one_of(codes, pieces), max_size=30).map(b"".join)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(attacks, st.lists(st.integers(0, 200), max_size=5), st.sampled_from(SIZES), st.booleans())
 @example(b"\x1b[99;1Hhunter2-\x1b[H\x1b[98;9HTr0ub4dor&3", [], (20, 5), False)
-def test_no_sequence_of_codes_draws_it(data: bytes, cuts: list[int], terminal: tuple[int, int], alternate: bool) -> None:
+def test_no_sequence_of_codes_draws_it(
+    data: bytes, cuts: list[int], terminal: tuple[int, int], alternate: bool
+) -> None:
     data = ALTERNATE + data if alternate else data.replace(b"\n", b"\r\n")
     for result in (shown(data, cuts, terminal), *([] if alternate else [shown(data, cuts, None)])):
         for row in shows(result, *terminal).split("\n"):
