@@ -107,7 +107,17 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("form-next-problem", "f3", "next_problem", "Next problem", show=False),
         _key("form-copy", "ctrl+y", "copy", "Copy the command", show=False, priority=True),
         _key("form-save", "f4", "save", "Save as TOML", show=False),
+        _key("form-pin", "f5", "pin", "Pin the image's digest", show=False),
+        _key("form-pull", "ctrl+l", "pull", "Pull the image, cancel", show=False, priority=True),
+        _key("form-network", "f6", "network", "Add a host", show=False),
+        _key("form-new-secret", "f7", "new_secret", "New secret", show=False),
+        _key("form-presets", "f8", "presets", "Hosts from presets", show=False),
+        _key("form-denials", "f9", "denials", "Hosts from denials", show=False),
         _key("form-start-over", "ctrl+r", "start_over", "Start over", show=False, priority=True),
+    ],
+    "entries": [
+        _key("entries-tick", "space", "tick", "Tick", show=False),
+        _key("entries-remove", "delete,backspace", "remove", "Remove", show=False),
     ],
     "why": [
         _key("why-up", "k", "scroll(-1)", "Up", show=False),
