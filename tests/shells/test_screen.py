@@ -85,3 +85,13 @@ def test_the_scrollback_is_limited_by_its_bytes_and_answers_come_from_the_holder
     assert 8_000 < snapshot.count(b"line ") < 20_000
     assert viewer.contents().endswith("line 19998 of a long build\nline 19999 of a long build")
     assert ours.feed(b"\x1b[6n\x1b]52;c;AAAA\x07\x1b[21t") == b"\x1b[24;1R"
+
+
+@pytest.mark.parametrize("rows", [24, 30, 60])
+def test_a_higher_terminal_goes_on_where_the_guest_is(rows: int) -> None:
+    ours, viewer = Screen(80, 17, BYTES), emulator(80, rows)
+    ours.feed(b"".join(b"tick %d.\r\n" % number for number in range(1, 40)) + b"\x1b[2A\x1b[Know 38.\r\n")
+    viewer.feed(ours.snapshot())
+    viewer.feed(b"now 39.\x1b[K\r\n" + b"".join(b"tick %d.\r\n" % number for number in range(40, 99)))
+    lines = [line.rstrip() for line in viewer.contents().split("\n") if line.strip()]
+    assert [int(line.split()[1].rstrip(".")) for line in lines] == list(range(1, 99))

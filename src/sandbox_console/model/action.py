@@ -104,8 +104,8 @@ class Exec(Struct, frozen=True):
 class OpenShell(Struct, frozen=True):
     """Open an interactive shell on a PTY.
 
-    With ``shell`` None it is the best shell in the sandbox. With ``record`` the shell must be recorded, or it is not
-    opened.
+    With ``shell`` None it is the best shell in the sandbox, of `model.shells.SHELLS`. With ``record`` the shell must be
+    recorded, or it is not opened.
 
     With ``keep`` a process of its own holds the shell under ``name``, so that it outlives the console; None is as
     configured. With ``attach``, the id of such a shell, that one is shown instead, and ``read_only`` types nothing.
@@ -122,6 +122,8 @@ class OpenShell(Struct, frozen=True):
     term: str = "xterm-256color"
     record: bool = False
     mark: str = ""
+    workdir: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
     keep: bool | None = None
     name: str = ""
     attach: str = ""

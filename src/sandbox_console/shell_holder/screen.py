@@ -7,6 +7,7 @@ those of the library in pyghostty 0.1.3, to which pyproject.toml pins; tests/she
 from __future__ import annotations
 
 import ctypes
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +20,7 @@ ACTIVE_SCREEN, TOTAL_ROWS = 6, 14
 FORMAT_VT = 1
 CELL_PX = (8, 16)
 _NO_LIMIT = 1 << 40
+_CURSOR = re.compile(rb"\x1b\[(\d+);(\d+)H")
 _TO_PRIMARY, _TO_ALTERNATE = b"\x1b[?47l", b"\x1b[?47h"  # xterm's ctlseqs: switches screens and erases nothing
 _ENTER_ALTERNATE, _RESTORE_CURSOR = b"\x1b[?1049h", b"\x1b8"
 
@@ -127,14 +129,23 @@ class Screen:
         return self._get(ACTIVE_SCREEN, ctypes.c_int()) != 0
 
     def _written(self, *, modes: bool = True) -> bytes:
-        """The active screen. The library leaves out blank rows at its end, which count if there is scrollback."""
+        """The active screen, so that the last row of scrollback and screen is the last one of a higher terminal, too.
+
+        The library leaves out blank rows at the end. If there is scrollback they count, and the cursor's place is
+        written from the last row: in a higher terminal, its place from the first row is another one.
+        """
         whole = self._formatted(modes=modes)
-        written = whole.count(b"\r\n") + 1
-        missing = self._get(TOTAL_ROWS, ctypes.c_size_t()) - max(self.rows, written)
-        if missing <= 0:
+        rows = self._get(TOTAL_ROWS, ctypes.c_size_t())
+        if rows == self.rows:
             return whole
-        text = self._formatted(modes=modes, state=False)  # the state of the cursor, which follows it, is left out
-        return text + b"\x1b[0m\x1b[%dH" % self.rows + b"\n" * missing + whole[len(text) :]
+        text = self._formatted(modes=modes, state=False)
+        state = whole[len(text) :]
+        if missing := rows - whole.count(b"\r\n") - 1:
+            text += b"\x1b[0m" + b"\n" * missing
+        if place := _CURSOR.match(state):  # none if a scrolling region comes first, which counts from the first row
+            up, column = self.rows - int(place[1]), int(place[2])
+            state = b"\x1b[%dG" % column + (b"\x1b[%dA" % up if up else b"") + state[place.end() :]
+        return text + state
 
     def _formatted(self, *, modes: bool = True, state: bool = True) -> bytes:
         screen = ScreenExtra(ctypes.sizeof(ScreenExtra), *[state] * 6)

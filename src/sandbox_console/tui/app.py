@@ -30,6 +30,7 @@ from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.main.main_screen import MainScreen
 from sandbox_console.tui.pages import PageActions
 from sandbox_console.tui.pulse.history import History
+from sandbox_console.tui.shell.shell import ShellAsked
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.state.messages import (
     Arrived,
@@ -44,6 +45,7 @@ from sandbox_console.tui.state.messages import (
     ForwardAsked,
     NameAsked,
     ShellAsked,
+    ShellsAsked,
     TemplateAsked,
     bridge,
 )
@@ -145,7 +147,10 @@ class ConsoleApp(PageActions):
         self.run_worker(self.bulk.ask(message))
 
     def on_shell_asked(self, message: ShellAsked) -> None:
-        self.run_worker(self.shells.shell(message, self.main.detail.shells), keys_wait=False)
+        self.run_worker(self.shells.shell(message, self.main.detail.shells.open), keys_wait=False)
+
+    def on_shells_asked(self, message: ShellsAsked) -> None:
+        self.run_worker(self.shells.page(message.sandboxes, self.main.detail.shells, choose=message.choose))
 
     def on_egress_asked(self, message: EgressAsked) -> None:
         self.run_worker(self.egress.ask(message))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from textual.css.query import NoMatches
 
 from sandbox_console.model.action import Action
-from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Consent
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.main.main_screen import MainScreen
@@ -80,7 +80,10 @@ class AppParts(BaseApp):
         """Opens shells, and attaches to main processes."""
         from sandbox_console.tui.shell.shell_flow import ShellFlow
 
-        return ShellFlow(self, self.service, self.flows)
+        return ShellFlow(self, self.service, self.flows, self._running_sandboxes)
+
+    def _running_sandboxes(self) -> list[Sandbox]:
+        return [one for one in self.fleet.sandboxes.values() if one.status is Status.RUNNING]
 
     @cached_property
     def forwards(self) -> ForwardFlow:

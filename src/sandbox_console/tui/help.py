@@ -42,6 +42,8 @@ _TITLES = {
     "TextArea": "While writing",
     "AuditScreen": "In the audit log",
     "ShellNotice": "In the shell tab",
+    "TerminalView": "In copy mode",
+    "ShellScreen": "On the shells page, after Ctrl+]",
     "Input": "In the line",
     "MainScreen": "Everywhere on this screen",
     "ConsoleApp": "Everywhere",
@@ -51,6 +53,7 @@ _TITLES = {
     "FormScreen": "In the form",
     "ColumnsScreen": "In the columns",
     "ConfirmScreen": "In the question",
+    "ChoiceScreen": "In the question",
     "MenuScreen": "In the menu",
     "TextScreen": "In the text",
     "EgressAskScreen": "In the question",
@@ -88,7 +91,7 @@ _EDITING = {
 _KEYS, _WHAT = 11, 20
 _ENDLESS = 10_000
 _MORE = (
-    ("Terminal", "every key goes to the sandbox; Ctrl+] leaves, Shift+PgUp scrolls"),
+    ("Terminal", "every key goes to the sandbox; Ctrl+] leaves, Shift+PgUp scrolls, the mouse selects and copies"),
     ("Filter", "text or regular expression, !inverse, -l key=value, -f fuzzy; Enter keeps it, Esc clears it"),
     (
         "Signs",

@@ -15,9 +15,12 @@ import time
 import pytest
 from textual.app import App
 from textual.binding import Binding
-from textual.events import MouseScrollUp, Paste
+from textual.events import MouseMove, MouseScrollUp, Paste
 from textual.widgets import Input
 
+from sandbox_console.model.sandbox import Exit
+from sandbox_console.tui.shell.terminal_link import ShellLink
+from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 
@@ -192,25 +195,46 @@ async def test_ctrl_c_stops_a_flood(shell):
     assert pilot.app.stolen == 0
 
 
-async def test_pump_reads_to_the_end_and_lets_others_run():
+class Talk:
+    """A session that writes these chunks and ends."""
+
+    recorded, without, answers_itself = False, (), False
+
+    def __init__(self, *chunks):
+        self.chunks = [*chunks]
+
+    async def read(self):
+        return self.chunks.pop(0) if self.chunks else b""
+
+    async def wait(self):
+        return Exit(0)
+
+    async def close(self):
+        pass
+
+
+async def test_a_link_reads_to_the_end_and_lets_others_run():
     app = Screen()
     async with app.run_test(size=(40, 12)):
         view = app.query_one(TerminalView)
-        chunks = [b"a" * 300_000 + b"\r\n", b"the end", b""]
+        ended = asyncio.Event()
         turns = 0
-
-        async def read():
-            return chunks.pop(0)
-
-        async def count():
-            nonlocal turns
-            while chunks:
-                turns += 1
-                await asyncio.sleep(0)
-
-        await asyncio.gather(view.pump(read), count())
+        link = ShellLink(Talk(b"a" * 300_000 + b"\r\n", b"the end"), view.emulator, lambda *_: ended.set())
+        link.show_in(view)
+        while not ended.is_set():
+            turns += 1
+            await asyncio.sleep(0)
         assert "the end" in view.screen_text()
         assert turns >= 5, "a chunk of 300 kB is shown in pieces"
+
+
+async def test_a_link_goes_on_without_a_widget():
+    emulator = GhosttyEmulator(20, 3)
+    ended = asyncio.Event()
+    ShellLink(Talk(b"unseen"), emulator, lambda *_: ended.set())
+    await ended.wait()
+    emulator.refresh()
+    assert emulator.text().startswith("unseen")
 
 
 async def test_sizes_agree_from_the_start(shell):
@@ -345,14 +369,53 @@ async def test_what_would_act_on_a_terminal_only_answers_the_guest():
         assert sent[-1] == b"\x1b[1;1R"
 
 
-async def test_selected_text_is_what_is_on_screen():
+async def drag(pilot, view, x, y, *, shift=False):
+    view.post_message(MouseMove(view, x, y, 0, 0, 1, shift, False, False))  # pilot's hover has no button held
+    await pilot.pause()
+
+
+async def test_what_the_mouse_selects_is_copied_also_while_the_guest_writes():
     app = Screen()
     async with app.run_test(size=(40, 12)) as pilot:
         view = app.query_one(TerminalView)
-        view.feed(b"first line\r\nsecond line\r\n")
-        await pilot.pause(0.1)
-        await pilot.mouse_down(view, offset=(6, 0))
-        await pilot.hover(view, offset=(6, 1))
-        await pilot.mouse_up(view, offset=(6, 1))
+        view.feed(b"first line   \r\nsecond line")
         await pilot.pause()
-        assert app.screen.get_selected_text() in {"line\nsecond", "line\nsecond "}
+        await pilot.mouse_down(view, offset=(6, 0))
+        await drag(pilot, view, 3, 1)
+        assert view.copying is not None
+        assert view.render_line(0).crop(7, 8)._segments[0].style.bgcolor is not None
+        view.feed(b"\x1b[2J\x1b[Hgone")
+        await drag(pilot, view, 5, 1)
+        await pilot.mouse_up(view, offset=(5, 1))
+        assert app.clipboard == "line\nsecond"
+        await until(pilot, view, "gone")
+
+
+async def test_a_guest_that_wants_the_mouse_gets_it_except_with_shift():
+    app = Screen()
+    async with app.run_test(size=(40, 12)) as pilot:
+        view = app.query_one(TerminalView)
+        sent = []
+        view.attach(sent.append, lambda *_: None)
+        view.feed(b"\x1b[?1002h\x1b[?1006hsome text")
+        await pilot.pause()
+        await pilot.mouse_down(view, offset=(0, 0))
+        await pilot.mouse_up(view, offset=(0, 0))
+        assert b"\x1b[<0;1;1M" in sent
+        await pilot.mouse_down(view, offset=(0, 0), shift=True)
+        await drag(pilot, view, 3, 0, shift=True)
+        await pilot.mouse_up(view, offset=(3, 0), shift=True)
+        assert app.clipboard == "some"
+
+
+@pytest.mark.parametrize(("times", "text"), [(2, "second"), (3, "second line")])
+async def test_double_and_triple_clicks_copy_a_word_and_a_line(times, text):
+    app = Screen()
+    async with app.run_test(size=(40, 12)) as pilot:
+        view = app.query_one(TerminalView)
+        view.feed(b"first line\r\nsecond line   ")
+        await pilot.pause()
+        await pilot.click(view, offset=(2, 1), times=times)
+        await pilot.pause()
+        assert app.clipboard == text
+        assert view.copying is None

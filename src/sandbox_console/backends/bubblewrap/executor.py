@@ -12,8 +12,7 @@ from sandbox_console.backends.bubblewrap.process import Command, Shell
 from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Exec, OpenShell
-
-_SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
+from sandbox_console.model.shells import SHELLS
 
 
 async def start_command(record: Record, request: Exec, secrets: Secrets) -> Process:
@@ -26,9 +25,9 @@ async def start_command(record: Record, request: Exec, secrets: Secrets) -> Proc
 
 async def open_shell(record: Record, request: OpenShell, secrets: Secrets) -> Terminal:
     """Open a shell on a PTY of this size: the requested one, or the best in the image. Raises as `start_command`."""
-    shells = [[request.shell]] if request.shell else [[path] for path in _SHELLS]
-    env = jail.environment(record.spec, secrets) | {"TERM": request.term}
-    order = _request(record, shells, env, request.user, None, secrets)
+    shells = [[request.shell]] if request.shell else [[path] for path in SHELLS]
+    env = jail.environment(record.spec, secrets) | {"TERM": request.term} | dict(request.env)
+    order = _request(record, shells, env, request.user, request.workdir, secrets)
     order["tty"] = [request.cols, request.rows]
     connection = await Connection.open(record.folder, record.spec.name)
     return await Shell.start(connection, order, record.spec.name)

@@ -47,9 +47,11 @@ async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[Resol
         "AttachStdin": True,
         "AttachStdout": True,
         "AttachStderr": True,
-        "Env": [f"TERM={request.term}"],
+        "Env": [f"TERM={request.term}", *(f"{name}={value}" for name, value in request.env.items())],
         "ConsoleSize": [request.rows, request.cols],  # the initial size, for engines from 23 on
     }
+    if request.workdir:
+        body["WorkingDir"] = request.workdir
     execution = await _execute(engine, request.ref.id, request.user, body, secrets, request.mark)
     terminal = shell.DockerTerminal(engine, execution)
     try:

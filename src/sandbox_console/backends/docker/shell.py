@@ -9,12 +9,11 @@ from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.shells import NO_SHELL, NO_SHELL_HINT, SHELLS
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
     from sandbox_console.backends.docker.process import Execution
-
-SHELLS = ("/bin/bash", "/bin/sh")
 
 
 class DockerTerminal:
@@ -64,6 +63,4 @@ async def choose(engine: Engine, container: str) -> str:
             return path
     with about(described(container)):  # a missing container also answers "not found"
         await engine.call("GET", container_path(container, "json"))
-    raise Unsupported(
-        "the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell, or exec a program"
-    )
+    raise Unsupported(NO_SHELL, hint=NO_SHELL_HINT)

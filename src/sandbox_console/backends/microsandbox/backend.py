@@ -35,15 +35,14 @@ from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, M
 from sandbox_console.backends.microsandbox.snapshots import new_id
 from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.backends.microsandbox.watch import Watch
-from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
+from sandbox_console.model.shells import NO_SHELL, NO_SHELL_HINT, SHELLS
 from sandbox_console.model.spec import SandboxSpec
-
-SHELLS = ("/bin/bash", "/bin/sh")
 
 
 class MicrosandboxBackend(Abilities):
@@ -184,7 +183,8 @@ class MicrosandboxBackend(Abilities):
         module = await sdk.load()
         seen, machine = await self._entered(module, request.ref)
         shell = request.shell or await self._best_shell(machine)
-        options = lifecycle.exec_options(seen.spec, secrets, {"TERM": request.term}, user=request.user)
+        env = {"TERM": request.term, **request.env}
+        options = lifecycle.exec_options(seen.spec, secrets, env, request.workdir, request.user)
         handle = await self._stream(module, machine, (shell,), tty=True, **options)
         terminal = MicrosandboxTerminal(handle, lambda session: guest_scripts.sweep(machine, session))
         await terminal.resize(request.cols, request.rows)
@@ -199,7 +199,7 @@ class MicrosandboxBackend(Abilities):
         for path in SHELLS:
             if await sdk.result(machine.fs.exists(path)):
                 return path
-        raise Conflict("the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell")
+        raise Unsupported(NO_SHELL, hint=NO_SHELL_HINT)
 
     async def _retire(self, ref: SandboxRef) -> bool:
         """Shut down a microVM whose main process has ended. Returns False if that fails."""

@@ -54,7 +54,9 @@ def _shell(action: OpenShell) -> dict[str, Any]:
     if action.attach:
         return {"attach": action.attach, "shell_name": action.name, "read_only": action.read_only}
     kept = {"keep": True, "shell_name": action.name} if action.keep else {}
-    return {"shell": action.shell, "user": action.user} | ({"record": True} if action.record else {}) | kept
+    where = {"workdir": action.workdir, "env": sorted(action.env)}
+    given = {name: value for name, value in where.items() if value}
+    return {"shell": action.shell, "user": action.user} | ({"record": True} if action.record else {}) | given | kept
 
 
 def rule_data(rule: EgressRule) -> dict[str, Any]:

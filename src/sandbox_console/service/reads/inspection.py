@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
@@ -11,15 +12,25 @@ from msgspec import structs
 from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots, able
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import FileInfo, FileKind, GuestProcess, Happening, PathChange
 from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.shells import SHELLS, distinct
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 
 T = TypeVar("T")
+
+
+async def _executable(backend: Files, ref: SandboxRef, path: str) -> bool:
+    """Return whether a path is there and no folder. What a link points to is not followed."""
+    try:
+        found = await backend.stat(ref, path)
+    except NotFound:
+        return False
+    return found.kind is not FileKind.DIRECTORY and (found.kind is FileKind.LINK or bool(found.mode & 0o111))
 
 
 class Inspection:
@@ -36,6 +47,12 @@ class Inspection:
     async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
         """A directory's entries. Raises NotFound, Conflict."""
         return await (await self._able(ref, Files, Capability.COPY)).list_dir(ref, path)
+
+    async def shells(self, ref: SandboxRef) -> Sequence[str]:
+        """The shells in a sandbox, the best first. Raises Unsupported, Conflict if it cannot be asked."""
+        backend = await self._able(ref, Files, Capability.COPY)
+        found = await asyncio.gather(*(_executable(backend, ref, path) for path in SHELLS))
+        return distinct(path for path, there in zip(SHELLS, found, strict=True) if there)
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
         """The processes that are running in a sandbox, with known secrets masked in their commands."""

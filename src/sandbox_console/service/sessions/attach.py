@@ -29,7 +29,8 @@ class AttachedSession:
     The line ends of a process without a terminal are converted for one.
     """
 
-    recorded = False
+    recorded = answers_itself = False
+    kept = ""
     without: tuple[str, ...] = ()
 
     def __init__(self, console: Performs, request: Attach, consent: Consent) -> None:

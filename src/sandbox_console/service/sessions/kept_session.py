@@ -17,7 +17,6 @@ class KeptSession(ShellSession):
     """A `ShellSession` whose recording, end and time limit are its holder's."""
 
     answers_itself = True
-    """The holder's emulator answers the guest's queries, so a viewer's must not."""
 
     def __init__(
         self, request: OpenShell, audit_id: int, terminal: HeldTerminal, redactor: Redactor, on_end: OnEnd,

@@ -66,9 +66,13 @@ class KeptShells:
             )
         return found[0]
 
+    async def of(self, ref: SandboxRef) -> Sequence[KeptShell]:
+        """Those of one sandbox, the oldest first."""
+        return [one for one in await self.list() if one.ref == ref]
+
     async def end_all(self, ref: SandboxRef) -> int:
         """End those of a sandbox that is put into quarantine. Returns how many there were."""
-        found = [one for one in await self.list() if one.ref == ref]
+        found = await self.of(ref)
         await asyncio.gather(*(self.end(one, self._actor, "quarantine") for one in found), return_exceptions=True)
         return len(found)
 

@@ -29,6 +29,9 @@ _HELD_S = 0.02
 class ShellSession:
     """Bytes of a PTY. Its end is noted in the audit log once, with exit code, duration and bytes."""
 
+    answers_itself = False
+    """Whether something behind it answers the guest's queries, so that a viewer's terminal must not."""
+
     def __init__(
         self, request: OpenShell, audit_id: int, terminal: Terminal, redactor: Redactor, on_end: OnEnd,
         recorder: Writer | None, recordings: Recordings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox_console.tui.main.main_base import MainBase
+from sandbox_console.tui.state.messages import ShellsAsked
 
 
 class DetailActions(MainBase):
@@ -89,6 +90,24 @@ class DetailActions(MainBase):
         self._make_room()
         self.show_detail()
         self.call_after_refresh(self.detail.shells.enter, self.selected)
+
+    def action_shells(self) -> None:
+        """Show every shell on one page. Opens one in each marked sandbox, or in the selected one if none is open."""
+        chosen = self.marked or ([self.selected] if self.selected and not [*self.detail.shells.open] else [])
+        self.post_message(ShellsAsked(chosen))
+
+    def action_shell_choose(self) -> None:
+        """Choose the shell, its user, folder and environment, and open it on the shells page."""
+        if self.need_one() and self.selected is not None:
+            self.post_message(ShellsAsked([self.selected], choose=True))
+
+    def action_copy_mode(self) -> None:
+        """Go into the sandbox's shell to copy from it or to search in it."""
+        if self.need_one() and self.selected is not None:
+            self.detail.pick("shell")
+            self._make_room()
+            self.show_detail()
+            self.call_after_refresh(self.detail.shells.copy_mode, self.selected)
 
     def action_side(self) -> None:
         """Move the detail beside the list, or below it."""

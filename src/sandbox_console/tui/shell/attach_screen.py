@@ -14,12 +14,13 @@ from sandbox_console.model.sandbox import Exit, Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service.sessions.attach import AttachedSession
 from sandbox_console.tui.base.static_text import put
-from sandbox_console.tui.shell.terminal_link import ShellLink, ask_about_paste
+from sandbox_console.tui.shell.terminal_link import ShellLink
+from sandbox_console.tui.shell.terminal_questions import TerminalQuestions
 from sandbox_console.tui.text.formatting import exit_words, shown_name
 from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 
-class AttachScreen(Screen[None]):
+class AttachScreen(TerminalQuestions, Screen[None]):
     """Every key except Ctrl+] goes to the process. Leaving detaches from it, and it keeps running."""
 
     DEFAULT_CSS = """
@@ -48,7 +49,8 @@ class AttachScreen(Screen[None]):
     def on_mount(self) -> None:
         view = self.query_one(TerminalView)
         view.focus()
-        self._link = ShellLink(self._session, view, self._ended)
+        self._link = ShellLink(self._session, view.emulator, self._ended)
+        self._link.show_in(view)
         put(self, "#attach-status", Content.assemble(("● attached", "$text-success"), f"   {self._how()}"))
 
     def _how(self) -> str:
@@ -63,10 +65,6 @@ class AttachScreen(Screen[None]):
             told = clean(problem or exit_words(end) or "ended", cap=200)
             put(self, "#attach-status", Content.assemble((f"■ {told}", "$text-warning"), "   Esc leaves"))
             self.set_focus(None)
-
-    def on_terminal_view_lines_pasted(self, asked: TerminalView.LinesPasted) -> None:
-        asked.stop()
-        ask_about_paste(self, asked)
 
     def on_terminal_view_left(self) -> None:
         self.action_leave()

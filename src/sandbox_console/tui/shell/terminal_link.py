@@ -1,4 +1,7 @@
-"""Connects a shell's session to a terminal widget: bytes in both directions, the size, and the end."""
+"""Connects a session to an emulator, and the emulator to the widget that shows it: bytes, the size, and the end.
+
+The emulator goes on without a widget, so a shell is up to date wherever and whenever it is shown.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,9 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from textual.content import Content
-from textual.dom import DOMNode
-
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.text import clean
-from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.widgets.terminal.emulator import CHUNK, Emulator
 
 if TYPE_CHECKING:
     from sandbox_console.tui.widgets.terminal.terminal import TerminalView
@@ -31,45 +30,53 @@ class Session(Protocol):
     def recorded(self) -> bool: ...
     @property
     def without(self) -> tuple[str, ...]: ...
+    @property
+    def kept(self) -> str: ...
+    @property
+    def answers_itself(self) -> bool: ...
 
-
-_SHOWN = 200
-_ENTER = "A line with its end is pasted. A shell may run it."
 
 OnEnd = Callable[[Exit | None, str], None]
 Job = bytes | tuple[int, int]
 
 
-def ask_about_paste(node: DOMNode, asked: TerminalView.LinesPasted) -> None:
-    """Request confirmation once before pasting several lines, as a shell may run each of them."""
-    lines = asked.text.splitlines()
-    words = f"{len(lines)} lines are pasted. A shell may run each of them." if len(lines) > 1 else _ENTER
-
-    def answered(agreed: bool | None) -> None:
-        if agreed and asked.view.is_attached:
-            asked.view.paste(asked.text)
-
-    shown = Content("\n".join(clean(line, cap=_SHOWN) for line in lines[:_SHOWN]))
-    node.app.push_screen(ConfirmScreen("Paste into the shell?", Content(words), "Paste", listed=shown), answered)
-
-
 class ShellLink:
-    """Connects a session until it ends. The console owns the session, so leaving the view does not end it."""
+    """Connects a session until it ends. The console owns the session, so closing the link does not end it.
 
-    def __init__(self, session: Session, view: TerminalView, on_end: OnEnd) -> None:
+    ``on_output`` is called after output was interpreted, whether or not a widget shows it.
+    """
+
+    def __init__(
+        self, session: Session, emulator: Emulator, on_end: OnEnd, on_output: Callable[[], None] = lambda: None
+    ) -> None:
         self.session = session
-        self.view = view
+        self.emulator = emulator
+        self.view: TerminalView | None = None
         self.ended = False
-        self._on_end = on_end
+        self._on_end, self._on_output = on_end, on_output
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
-        view.attach(self._jobs.put_nowait, lambda cols, rows: self._jobs.put_nowait((cols, rows)))
+
+    def show_in(self, view: TerminalView) -> None:
+        """Let a widget show it and type into it. The one before, if any, only keeps what it drew last."""
+        if self.view is not None and self.view is not view:
+            self.view.detach()
+        self.view = view
+        if not self.ended:
+            view.attach(self.send, lambda cols, rows: self._jobs.put_nowait((cols, rows)))
+
+    def send(self, data: bytes) -> None:
+        """Send bytes as typed input."""
+        if data and not self.ended:
+            self._jobs.put_nowait(data)
 
     async def leave(self) -> None:
         """Disconnect. The shell keeps running until the console ends it."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.view is not None:
+            self.view.detach()
 
     async def _write(self) -> None:
         while True:
@@ -82,10 +89,24 @@ class ShellLink:
             except (ConsoleError, OSError):
                 return  # it ended, which the reading side reports
 
+    async def _pump(self) -> None:
+        while data := await self.session.read():
+            for at in range(0, len(data), CHUNK):
+                self._take(data[at : at + CHUNK])
+                await asyncio.sleep(0)
+
+    def _take(self, data: bytes) -> None:
+        replies = self.emulator.feed(data)
+        if not self.session.answers_itself:
+            self.send(replies)
+        if self.view is not None:
+            self.view.draw_soon()
+        self._on_output()
+
     async def _read(self) -> None:
         end, problem = None, ""
         try:
-            await self.view.pump(self.session.read)
+            await self._pump()
             end = await self.session.wait()
             await self.session.close()
         except (ConsoleError, OSError) as error:
@@ -94,5 +115,6 @@ class ShellLink:
                 await self.session.close()
         self.ended = True
         self._tasks[1].cancel()
-        self.view.detach()
+        if self.view is not None:
+            self.view.detach()
         self._on_end(end, problem)

@@ -45,14 +45,16 @@ class BulkAsked(Message):
         self.hidden = hidden
 
 
-class ShellAsked(Message):
-    """The user requests a shell of this size in a sandbox."""
+class ShellsAsked(Message):
+    """The user requests the page of all shells, with a new shell in each of these sandboxes.
 
-    def __init__(self, sandbox: Sandbox, cols: int, rows: int) -> None:
+    ``choose`` asks first how it is opened.
+    """
+
+    def __init__(self, sandboxes: Sequence[Sandbox] = (), *, choose: bool = False) -> None:
         super().__init__()
-        self.sandbox = sandbox
-        self.cols = cols
-        self.rows = rows
+        self.sandboxes = sandboxes
+        self.choose = choose
 
 
 class EgressAsked(Message):

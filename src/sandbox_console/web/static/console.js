@@ -171,6 +171,12 @@ function download(key) {
 // The browser keeps its own keys for full screen and its tools, and pastes; Ctrl+C copies where something is selected.
 terminal.attachCustomKeyEventHandler((event) => {
   if (event.key === "F11" || event.key === "F12") return false;
+  if (event.shiftKey && (event.key === "PageUp" || event.key === "PageDown")) {
+    // The terminal would scroll its own lines, of which there are none: the app scrolls what it shows.
+    event.preventDefault();
+    if (event.type === "keydown") sendTyped(event.key === "PageUp" ? "\x1b[5;2~" : "\x1b[6;2~");
+    return false;
+  }
   if (!event.ctrlKey || event.altKey || event.metaKey) return true;
   const letter = event.key.toLowerCase();
   if (letter === "v") return false;

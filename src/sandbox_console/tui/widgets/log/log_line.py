@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 from rich.ansi import AnsiDecoder
 from rich.cells import cell_len
+from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -17,6 +19,7 @@ from sandbox_console.logs.fields import Folded, fold, parse, spread
 from sandbox_console.logs.level import Level, level_of
 from sandbox_console.logs.store import GAP, MARK, STDERR, Line
 from sandbox_console.model.text import clean
+from sandbox_console.tui.base.contrast import readable
 
 MARKS = {STDERR: "E", GAP: "~", MARK: "="}
 """Marked with a letter, not with colour alone."""
@@ -132,12 +135,23 @@ def segments(text: Text, base: Style) -> list[Segment]:
     """Return a text as segments over a base style."""
     if not text.spans:
         return [Segment(text.plain, base)]
-    return [Segment(part.plain, base + _style_of(part)) for part in text.divide(_cuts(text))]
+    return [Segment(part.plain, _readable(base + _style_of(part))) for part in text.divide(_cuts(text))]
 
 
 def _cuts(text: Text) -> list[int]:
     edges = {edge for span in text.spans for edge in (span.start, span.end)}
     return sorted(edge for edge in edges if 0 < edge < len(text.plain))
+
+
+@lru_cache(maxsize=4096)
+def _readable(style: Style) -> Style:
+    """Return a style in which text can be told from its background: red on red hides nothing."""
+    ink, ground = style.color, style.bgcolor
+    if ink is None or ground is None or ink.is_default or ground.is_default:
+        return style
+    before = ink.get_truecolor()
+    after = readable(before, ground.get_truecolor())
+    return style if after == before else style + Style(color=Color.from_rgb(*after))
 
 
 def _style_of(part: Text) -> Style:

@@ -14,13 +14,30 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from sandbox_console.tui.widgets.terminal.emulator import Cursor, MouseAction, paste_bytes, refit
+from sandbox_console.tui.base.contrast import Rgb, readable
+from sandbox_console.tui.widgets.terminal import ghostty_text
+from sandbox_console.tui.widgets.terminal.emulator import (
+    Cursor,
+    Matches,
+    MouseAction,
+    Point,
+    Span,
+    paste_bytes,
+    refit,
+)
 from sandbox_console.tui.widgets.terminal.ghostty_cells import LAYOUT
 from sandbox_console.tui.widgets.terminal.ghostty_keys import MODS, translate
 
 SCROLLBACK_LINES = 10_000
-"""About 1.1 MB per terminal."""
+"""At least so many are kept: 9.7 MB at 120 columns. A terminal with one screen of text takes less than 0.1 MB."""
+_PAGE_LINES = 600
+"""The library drops whole pages of lines. One has 215 of 120 columns, and at most this many of narrow ones."""
+_SCROLLBACK_BYTES = 32 << 20
+"""Its own limit of 10,000 bytes keeps one or two pages. 10,000 lines of 400 columns fit into this."""
 
+_TITLE_MOST = 512
+_BELL, _BELLS_COUNTED = b"\x07", 200
+"""More bells in one chunk count as one: a call for each of 64 Ki bells would take 40 ms."""
 _BRACKETED_PASTE = 2004  # DEC private mode, xterm's ctlseqs
 _MOUSE_ACTIONS = {
     "press": lib.GHOSTTY_MOUSE_ACTION_PRESS,
@@ -39,6 +56,9 @@ _ATTRIBUTES = (
 )
 _BUTTONS = {1: 1, 2: 3, 3: 2, 4: 4, 5: 5}  # libghostty counts right before middle
 
+INK, GROUND = (208, 208, 208), (0, 0, 0)
+"""The colours of text that has none of its own, as in the widget's style."""
+
 # cffi cannot pass a union by value, but the call is identical for a struct with an equal layout.
 ffi.cdef("""
 typedef struct {
@@ -55,11 +75,20 @@ class GhosttyEmulator:
     def __init__(self, cols: int = 80, rows: int = 24, scrollback: int = SCROLLBACK_LINES) -> None:
         self.cols, self.rows = cols, rows
         self._replies: list[bytes] = []
-        self._terminal: Any = Terminal(cols, rows, scrollback)
-        self._handle = self._terminal._t[0]  # noqa: SLF001 - pyghostty's layer 0 is its only way to the render state
+        self._wrap(Terminal(cols, rows, scrollback + _PAGE_LINES))
+        self._set(lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, ffi.new("size_t*", _SCROLLBACK_BYTES))
         self._terminal.on_reply(self._replies.append)
         self._set(lib.GHOSTTY_TERMINAL_OPT_KITTY_IMAGE_STORAGE_LIMIT, ffi.new("uint64_t*", 0))
         self._set(lib.GHOSTTY_TERMINAL_OPT_TITLE_REPORT, ffi.new("bool*", False))
+        self.bells = 0
+        self._on_bell = ffi.callback("GhosttyTerminalBellFn", self._ring)
+        self._set(lib.GHOSTTY_TERMINAL_OPT_BELL, self._on_bell)
+        self._blank()
+
+    def _wrap(self, terminal: Any) -> None:
+        """Read a terminal through a render state of its own."""
+        self._terminal: Any = terminal
+        self._handle = terminal._t[0]  # noqa: SLF001 - pyghostty's layer 0 is its only way to the render state
         self._state = _new("GhosttyRenderState", lib.ghostty_render_state_new, lib.ghostty_render_state_free)
         self._rows = _new(
             "GhosttyRenderStateRowIterator",
@@ -73,7 +102,6 @@ class GhosttyEmulator:
         )
         self._style_slot, self._rgb_slot = init_sized("GhosttyStyle"), ffi.new("GhosttyColorRgb*")
         self._lines: list[list[Segment]] = []
-        self._blank()
 
     def _set(self, option: int, value: Any) -> None:
         check(lib.ghostty_terminal_set(self._handle, option, value), "terminal_set")
@@ -82,10 +110,24 @@ class GhosttyEmulator:
         self._lines = [[Segment(" " * self.cols)] for _ in range(self.rows)]
 
     def feed(self, data: bytes) -> bytes:
-        self._terminal.feed(data)
+        if data.count(_BELL) > _BELLS_COUNTED:
+            self._set(lib.GHOSTTY_TERMINAL_OPT_BELL, ffi.NULL)
+            self._terminal.feed(data)
+            self._set(lib.GHOSTTY_TERMINAL_OPT_BELL, self._on_bell)
+            self._ring()
+        else:
+            self._terminal.feed(data)
         replies = b"".join(self._replies)
         self._replies.clear()
         return replies
+
+    def _ring(self, *_: Any) -> None:
+        self.bells += 1
+
+    @property
+    def title(self) -> str:
+        found = self._terminal.get("title", "GhosttyString")
+        return bytes(ffi.buffer(found.ptr, min(found.len, _TITLE_MOST))).decode("utf-8", "replace") if found.len else ""
 
     def resize(self, cols: int, rows: int) -> None:
         if (cols, rows) == (self.cols, self.rows):  # blanked rows would not be read again
@@ -196,6 +238,38 @@ class GhosttyEmulator:
     def _viewport(self, tag: int, delta: int) -> None:
         _scroll_viewport(self._handle, ffi.new("SandboxConsoleScroll*", {"tag": tag, "value": {"delta": delta}})[0])
 
+    @property
+    def top(self) -> int:
+        return int(self._terminal.get("scrollbar", "GhosttyTerminalScrollbar").offset)
+
+    @property
+    def total(self) -> int:
+        return int(self._terminal.get("scrollbar", "GhosttyTerminalScrollbar").total)
+
+    def scroll_to(self, row: int) -> None:
+        self.scroll(max(0, min(row, self.total - self.rows)) - self.top)
+
+    def freeze(self) -> GhosttyEmulator:
+        copy = GhosttyEmulator.__new__(GhosttyEmulator)
+        copy.cols, copy.rows, copy.bells, copy._replies = self.cols, self.rows, 0, []  # noqa: SLF001
+        copy._wrap(ghostty_text.clone(self._terminal))  # noqa: SLF001
+        copy._blank()  # noqa: SLF001
+        copy.scroll_to(self.top)
+        copy.refresh()
+        return copy
+
+    def text_between(self, span: Span, *, block: bool = False) -> str:
+        return ghostty_text.text_between(self._terminal, span, block=block)
+
+    def word_at(self, at: Point) -> Span | None:
+        return ghostty_text.word_at(self._terminal, at)
+
+    def link_at(self, at: Point) -> str:
+        return ghostty_text.link_at(self._terminal, at)
+
+    def search(self, wanted: str) -> Matches:
+        return ghostty_text.Search(self._terminal, wanted)
+
     def key(self, name: str, character: str | None) -> bytes:
         press = translate(name, character)
         event = _new("GhosttyKeyEvent", lib.ghostty_key_event_new, lib.ghostty_key_event_free)
@@ -238,8 +312,10 @@ class GhosttyEmulator:
 
 
 @lru_cache(maxsize=8192)
-def _rich_style(fg: tuple[int, int, int] | None, bg: tuple[int, int, int] | None, attributes: tuple[str, ...]) -> Style:
+def _rich_style(fg: Rgb | None, bg: Rgb | None, attributes: tuple[str, ...]) -> Style:
     flags: dict[str, bool] = dict.fromkeys(attributes, True)
+    if fg is not None or bg is not None:
+        fg = readable(fg or INK, bg or GROUND)
     color, bgcolor = (rgb and Color.from_rgb(*rgb) for rgb in (fg, bg))
     return Style(color=color, bgcolor=bgcolor, **flags)  # type: ignore[arg-type]
 

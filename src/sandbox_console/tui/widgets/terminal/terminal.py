@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import monotonic, perf_counter
-from typing import ClassVar
 
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region
 from textual.message import Message
-from textual.selection import Selection
 from textual.strip import Strip
-from textual.widget import Widget
 
 from sandbox_console.model.pastes import has_line_breaks
 from sandbox_console.tui.text.formatting import LEAVE_KEY
+from sandbox_console.tui.widgets.terminal.copy_keys import CopyKeys, styled
 from sandbox_console.tui.widgets.terminal.emulator import Emulator, MouseAction
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 FRAME_S = 1 / 30
-CHUNK = 64 * 1024
-"""The bytes that are interpreted at a time: about 1 ms at 57 MB/s."""
 _WHEEL_LINES = 3
 _SCROLL_KEYS = {"shift+pageup": -1, "shift+pagedown": 1}
 
@@ -31,22 +25,22 @@ Send = Callable[[bytes], None]
 SetSize = Callable[[int, int], None]
 
 
-class TerminalView(Widget, can_focus=True):
+class TerminalView(CopyKeys, can_focus=True):
     """A guest's terminal.
 
     ::
 
         view = TerminalView()
         view.attach(on_input=queue.put_nowait, on_size=resize)  # bytes to the guest; (cols, rows), also called now
-        await view.pump(session.read)                           # or view.feed(data) for each chunk
+        view.feed(data)                                         # at most CHUNK bytes of its output at a time
         view.detach()
 
     Open the shell with ``view.emulator.cols`` and ``.rows``, best after the first layout (``call_after_refresh``).
 
     While it has the focus, every key goes to the guest, including those of priority bindings (Ctrl+P, Ctrl+Q, Ctrl+C,
     Tab, Escape), except Ctrl+], which posts `Left`. Shift+PageUp and Shift+PageDown, and the wheel if the guest has
-    not requested the mouse, scroll through the scrollback. With Shift held, the mouse selects text as elsewhere in
-    Textual.
+    not requested the mouse, scroll through the scrollback. The mouse selects and copies text, with Shift held also
+    where the guest has requested it. `begin_copy` does so by keys.
 
     Only cells and colours of the guest's output reach the real terminal.
     """
@@ -76,17 +70,20 @@ class TerminalView(Widget, can_focus=True):
         def control(self) -> TerminalView:
             return self.view
 
-    BINDINGS: ClassVar = []
-
     def __init__(
         self,
         make_emulator: Callable[[], Emulator] = GhosttyEmulator,
         *,
+        owned: bool = True,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
+        """With ``owned`` False the emulator outlives the widget, which can be replaced by another."""
         super().__init__(id=id, classes=classes)
         self.emulator = make_emulator()
+        self._owned = owned
+        self.on_typed: Callable[[events.Key | str], None] | None = None
+        """Called with each key and each paste that was sent to the guest."""
         self._on_input: Send | None = None
         self._on_size: SetSize | None = None
         self._painted_at = 0.0
@@ -112,25 +109,23 @@ class TerminalView(Widget, can_focus=True):
         """Show output of the guest. Pass at most `CHUNK` bytes per call to keep the loop responsive."""
         if replies := self.emulator.feed(data):
             self._send(replies)
-        self._repaint()
+        self.draw_soon()
 
-    async def pump(self, read: Callable[[], Awaitable[bytes]]) -> None:
-        """Feed what ``read`` returns until it returns nothing."""
-        while data := await read():
-            for at in range(0, len(data), CHUNK):
-                self.feed(data[at : at + CHUNK])
-                await asyncio.sleep(0)
+    def redraw(self) -> None:
+        self._paint()
+        self.refresh()
 
     def screen_text(self) -> str:
         """Return the visible text."""
         self._paint()
-        return self.emulator.text()
+        return self.shown.text()
 
     def _send(self, data: bytes) -> None:
         if data and self._on_input:
             self._on_input(data)
 
-    def _repaint(self) -> None:
+    def draw_soon(self) -> None:
+        """Draw what the emulator has interpreted, at most 30 times a second."""
         if not self._waiting and self.is_attached:
             self._waiting = True
             # A crowded screen of 200 x 50 takes 15 ms to read, so limit painting to half of the time.
@@ -139,6 +134,10 @@ class TerminalView(Widget, can_focus=True):
 
     def _paint(self) -> None:
         self._waiting = False
+        if self.copying is not None:  # the frozen screen is shown
+            return
+        if not self.is_attached:  # it was removed, and its emulator may be closed
+            return
         before = perf_counter()
         shown = self.emulator.refresh()
         left = self._cursor_row
@@ -150,31 +149,17 @@ class TerminalView(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         if y >= self.emulator.rows:
             return Strip.blank(self.size.width, self.rich_style)
-        strip = Strip(self.emulator.line(y), self.emulator.cols)
-        strip = self._with_selection(self._with_cursor(strip, y), y).apply_style(self.rich_style)
-        return strip.adjust_cell_length(self.size.width, self.rich_style).apply_offsets(0, y)
+        shown = self.shown
+        strip = Strip(shown.line(y), shown.cols)
+        strip = self._with_cursor(strip, y) if self.copying is None else self.with_copy_mode(strip, y)
+        return strip.apply_style(self.rich_style).adjust_cell_length(self.size.width, self.rich_style)
 
     def _with_cursor(self, strip: Strip, y: int) -> Strip:
         cursor = self.emulator.cursor
         if cursor is None or cursor.y != y:
             return strip
         style = Style(reverse=True) if self.has_focus else Style(underline=True)
-        return _styled(strip, cursor.x, cursor.x + cursor.width, style)
-
-    def _with_selection(self, strip: Strip, y: int) -> Strip:
-        span = selection.get_span(y) if (selection := self.text_selection) else None
-        if span is None:
-            return strip
-        text = strip.text
-        start, end = span[0], len(text) if span[1] == -1 else span[1]
-        style = self.screen.get_component_rich_style("screen--selection")
-        return _styled(strip, strip.index_to_cell_position(start), strip.index_to_cell_position(end), style)
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        return selection.extract(self.emulator.text()), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002 - Textual's signature
-        self.refresh()
+        return styled(strip, cursor.x, cursor.x + cursor.width, style)
 
     def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002 - Textual's signature
         """Keep every key from the surrounding bindings, including priority ones, except the key that leaves."""
@@ -182,18 +167,24 @@ class TerminalView(Widget, can_focus=True):
 
     def on_key(self, event: events.Key) -> None:
         self.typed_at = monotonic()
+        if self.copying is not None and event.key not in (LEAVE_KEY, *_SCROLL_KEYS):
+            return  # it is looked up in the keys of copy mode
         event.stop()
         event.prevent_default()
         if event.key == LEAVE_KEY:
             self.post_message(self.Left(self))
+        elif event.key in _SCROLL_KEYS and self.copying is not None:
+            self.action_copy_page(_SCROLL_KEYS[event.key])
         elif event.key in _SCROLL_KEYS and not self.emulator.alternate_screen:
             self._scroll(_SCROLL_KEYS[event.key] * max(1, self.emulator.rows - 1))
         elif data := self.emulator.key(event.key, event.character):
             self._to_end()
             self._send(data)
+            self._tell_typed(event)
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
+        self.end_copy()
         if has_line_breaks(event.text):
             self.post_message(self.LinesPasted(self, event.text))
         else:
@@ -203,11 +194,17 @@ class TerminalView(Widget, can_focus=True):
         """Send a paste to the guest."""
         self._to_end()
         self._send(self.emulator.paste(text))
+        self._tell_typed(text)
+
+    def _tell_typed(self, typed: events.Key | str) -> None:
+        if self.on_typed is not None:
+            self.on_typed(typed)
 
     def on_resize(self) -> None:
         cols, rows = self.content_size
         if cols < 1 or rows < 1 or (cols, rows) == (self.emulator.cols, self.emulator.rows):
             return
+        self.end_copy()
         self.emulator.resize(cols, rows)
         self._paint()
         if self._on_size:
@@ -215,7 +212,9 @@ class TerminalView(Widget, can_focus=True):
 
     def on_unmount(self) -> None:
         self.detach()
-        self.emulator.close()
+        self.end_copy()
+        if self._owned:
+            self.emulator.close()
 
     def on_focus(self) -> None:
         self.refresh()
@@ -226,15 +225,15 @@ class TerminalView(Widget, can_focus=True):
     def _to_end(self) -> None:
         if self.emulator.scrolled:
             self.emulator.scroll_end()
-            self._repaint()
+            self.draw_soon()
 
     def _scroll(self, lines: int) -> None:
         self.emulator.scroll(lines)
-        self._repaint()
+        self.draw_soon()
 
     def _mouse(self, event: events.MouseEvent, action: MouseAction, button: int) -> bool:
         """Send a mouse event to the guest if it has requested them. Shift keeps it here, as in xterm."""
-        if event.shift or not self.emulator.mouse_wanted:
+        if event.shift or self.copying is not None or not self.emulator.mouse_wanted:
             return False
         mods = frozenset(name for name, held in (("ctrl", event.ctrl), ("alt", event.meta)) if held)
         self._send(self.emulator.mouse(action, button, event.x, event.y, mods))
@@ -243,13 +242,16 @@ class TerminalView(Widget, can_focus=True):
         return True
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._mouse(event, "press", event.button)
+        if not self._mouse(event, "press", event.button) and event.button == 1:
+            self.press(event.x, event.y)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        self._mouse(event, "release", event.button)
+        if not self._mouse(event, "release", event.button):
+            self.let_go()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        self._mouse(event, "motion", event.button)
+        if not self._mouse(event, "motion", event.button) and event.button == 1:
+            self.drag(event.x, event.y)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._wheel(event, 4, "up", -_WHEEL_LINES)
@@ -262,15 +264,9 @@ class TerminalView(Widget, can_focus=True):
             return
         event.stop()
         event.prevent_default()
-        if self.emulator.alternate_screen:  # xterm's alternate scroll: less and vi scroll
+        if self.copying is not None:
+            self.action_copy_move(0, lines)
+        elif self.emulator.alternate_screen:  # xterm's alternate scroll: less and vi scroll
             self._send(self.emulator.key(key, None) * _WHEEL_LINES)
         else:
             self._scroll(lines)
-
-
-def _styled(strip: Strip, start: int, end: int, style: Style) -> Strip:
-    """Return the strip with a style over the cells from ``start`` to ``end``."""
-    if start >= end:
-        return strip
-    before, inside, after = (strip.crop(0, start), strip.crop(start, end), strip.crop(end))
-    return Strip.join([before, Strip(Segment.apply_style(inside, post_style=style), inside.cell_length), after])
