@@ -44,7 +44,6 @@ from sandbox_console.tui.state.messages import (
     FormFromAsked,
     ForwardAsked,
     NameAsked,
-    ShellAsked,
     ShellsAsked,
     TemplateAsked,
     bridge,
