@@ -185,6 +185,7 @@ def main(only: Sequence[str]) -> None:
                         done, took = bench.run(*words)
                     if verb[0] == "quarantine":
                         bench.run(*words, "--undo")
+                    (home / "evidence.tar.zst").unlink(missing_ok=True)
                     cells.append(cell(done.returncode, done.stderr, took))
                 row(f"`{' '.join(words).replace(IMAGE, 'I')}`", *cells)
         row("long-running verb", "frozen meanwhile", "killed and restarted meanwhile")

@@ -65,7 +65,7 @@ async def test_an_alert_from_the_line_to_the_receiver_and_a_silence(
 ) -> None:
     watching = await cli.start("watch", HOOK_KEY="0123456789abcdef")
     try:
-        while b"1 rules, 1 channels" not in await watching.stderr.readline():
+        while b"rules: 1, channels: 1" not in await watching.stderr.readline():
             pass
         await make("sh", "-c", "echo FATAL here; sleep 60", name="web")
         line = (await watching.stdout.readline()).decode()

@@ -159,7 +159,7 @@ async def test_health_says_why_there_is_none(tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: no luck' >&2; exit 1\n")
     broken.chmod(0o755)
-    for path, says in ((str(broken), "does not run"), (str(tmp_path / "nosuch"), "does not run")):
+    for path, says in ((str(broken), "cannot be run"), (str(tmp_path / "nosuch"), "cannot be run")):
         (backend,) = BubblewrapProvider.backends(BackendSettings(tmp_path / "s", {"bwrap": path}))
         await backend.open()
         health = await backend.health()

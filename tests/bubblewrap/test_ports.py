@@ -224,7 +224,7 @@ async def test_places_that_cannot_be_had_are_told_before_a_sandbox_is_made(make:
     assert "belongs to its egress gateway" in told(
         "3128", egress=("acme.org",)
     )  # no host's program is to use that way out
-    assert ROOT or told("80:80") == "127.0.0.1:80 is root's to take; yours are the ports from 1024 on"
+    assert ROOT or told("80:80") == "127.0.0.1:80 can only be opened by root; other users have the ports from 1024 on"
     box = await make(start=False, ports=("192.0.2.7:8080:80",))
     with pytest.raises(BackendError, match=r"box-0 cannot start: 192\.0\.2\.7 is not an address of this host"):
         await box.start()

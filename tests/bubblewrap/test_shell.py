@@ -38,6 +38,14 @@ async def test_a_shell_is_on_a_terminal_of_the_sandbox(make: Make) -> None:
     await shell.close()
 
 
+async def test_it_has_the_folder_and_the_variables_asked_for(make: Make) -> None:
+    box = await make()
+    shell = await box.shell(shell="/bin/sh", workdir="/tmp", env={"CHOSEN": "two words"})
+    await shell.write(b"echo in=$PWD var=[$CHOSEN]; echo d''one\n")
+    assert b"in=/tmp var=[two words]" in await _expect(shell, b"done")
+    await shell.close()
+
+
 async def test_control_keys(make: Make) -> None:
     box = await make()
     shell = await box.shell()

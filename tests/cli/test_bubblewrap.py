@@ -439,7 +439,7 @@ def test_stats_of_what_runs(cli: Cli, box: str) -> None:
     assert process.stdout.readline()
     cli.ok("rm", "--force", box)
     _, err = process.communicate(timeout=20)
-    assert (process.returncode, err.decode()) == (0, f"{box} does not run any more\n")
+    assert (process.returncode, err.decode()) == (0, f"{box} is no longer running\n")
 
 
 def test_hostile_output_is_cleaned_for_a_terminal_and_kept_for_a_pipe(cli: Cli, box: str) -> None:

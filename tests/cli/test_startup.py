@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from sandbox_console.cli import parser
+
 _LOOK = """
 import json, runpy, sys
 sys.argv = ["sandbox-console", *{words!r}]
@@ -57,3 +59,29 @@ def test_version_says_it() -> None:
 
     assert out("--version") == f"sandbox-console {__version__}\n".encode()
     assert json.loads(out("--json", "--version")) == {"version": __version__}
+
+
+def test_a_verb_that_changes_nothing_imports_no_journal_and_no_effect(tmp_path) -> None:
+    (tmp_path / "config.toml").write_text(
+        "[backends.docker]\nenabled = false\n[backends.microsandbox]\nenabled = false\n"
+    )
+    env = {"SANDBOX_CONSOLE_HOME": str(tmp_path), "SANDBOX_CONSOLE_SERVER": "off", "PATH": "/usr/bin:/bin"}
+    look = _LOOK.format(words=["ls"])
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, check=True, env=env)
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0
+    late = ("audit.journal", "service.incident", "service.effects.dispatch", "service.sandbox_file", "service.alerts")
+    assert not {"sqlite3", "tomlkit", *(f"sandbox_console.{name}" for name in late)} & set(modules)
+
+
+def test_only_the_parser_of_the_verb_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    init = parser.Parser.__init__
+    monkeypatch.setattr(
+        parser.Parser, "__init__", lambda self, **options: (made.append(options["prog"]), init(self, **options))[1]
+    )
+    parser.build.cache_clear()
+    parser.parse(["egress", "ls"])
+    parser.build.cache_clear()
+    assert made[:2] == ["sandbox-console", "sandbox-console egress"]
+    assert all(prog.startswith("sandbox-console egress") for prog in made[1:])

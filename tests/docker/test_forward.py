@@ -55,7 +55,7 @@ async def test_a_container_of_another_tool_answers_here_once_its_id_is_confirmed
         idle.close()
         again = await forward(console, Forward(ref, 7000), consent=Consent(confirm=ref.id))
         engine.docker("kill", name)
-        assert await asyncio.wait_for(again.ended(), 60) == f"{name} does not run any more: it is exited"
+        assert await asyncio.wait_for(again.ended(), 60) == f"{name} is no longer running: it is exited"
         with pytest.raises(Conflict):
             await forward(console, Forward(ref, 7000), consent=Consent(confirm=ref.id))
     finally:

@@ -164,7 +164,7 @@ async def test_an_attached_end_is_told(backend, make, permit):
     async with asyncio.timeout(WAIT_S):
         assert (await collect(process))[2].code == 3
     await process.kill()
-    with pytest.raises(Conflict, match="does not run"):
+    with pytest.raises(Conflict, match="is not running"):
         await backend.attach(await permit("attach"), ref)
     with pytest.raises(NotFound):
         await backend.attach(await permit("attach"), NOWHERE)

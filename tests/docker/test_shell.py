@@ -47,6 +47,13 @@ async def test_a_shell_has_a_terminal_of_the_size_asked_for(make, enter):
     await terminal.close()
 
 
+async def test_it_has_the_folder_and_the_variables_asked_for(make, enter):
+    terminal = await enter(await make(), workdir="/tmp", env={"CHOSEN": "two words"})
+    await terminal.write(b"echo in=$PWD var=[$CHOSEN]; echo E''ND\n")
+    assert b"in=/tmp var=[two words]" in await until(terminal, b"END")
+    await terminal.close()
+
+
 async def test_closing_hangs_up_and_leaves_nothing(make, enter, docker_engine):
     ref = await make()
     terminal = await enter(ref)
@@ -71,7 +78,7 @@ async def test_a_shell_that_is_named_is_used_and_one_that_is_missing_is_said(mak
     assert "/bin/ash" in docker_engine.docker("top", ref.id, "-eo", "pid,args")
     await terminal.close()
     bare = await make(image=SHELLLESS, command=("sleep", "1000"))
-    with pytest.raises(Unsupported, match="neither"):
+    with pytest.raises(Unsupported, match="has no shell"):
         await enter(bare)
     missing = await enter(ref, shell="/bin/zsh")
     while await missing.read():

@@ -291,7 +291,7 @@ async def test_rules_stay_over_a_restart_and_go_with_the_sandbox(make, allowed, 
     await box.put("kept.example.com")
     await backend.rename(await permit("rename"), box.ref, "renamed")
     await backend.stop(await permit("stop"), box.ref, 0)
-    assert "does not run" in (await backend.egress(box.ref)).gateway
+    assert "is not running" in (await backend.egress(box.ref)).gateway
     with pytest.raises(Conflict):
         await box.ask("kept.example.com", 443)
     await backend.start(await permit("start"), box.ref, [])

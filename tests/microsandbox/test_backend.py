@@ -197,7 +197,7 @@ async def test_what_is_asked_of_one_that_was_never_started_is_no_unknown_sandbox
         empty.take_snapshot(await permit("snapshot"), ref, "x", False),
         empty.kill(await permit("kill"), ref, "SIGKILL"),
     ):
-        with pytest.raises(Conflict, match="one does not run: it is created"):
+        with pytest.raises(Conflict, match="one is not running: it is created"):
             await asked
     waits, first_start = asyncio.Event(), empty._looker.first_start
 

@@ -190,7 +190,7 @@ async def test_nothing_that_listens_is_a_reset_and_the_end_of_the_sandbox_is_its
         await reader.read()
     writer.close()
     await console.perform(Stop(box, 0)).result()
-    assert await asyncio.wait_for(nobody.ended(), 30) == await one.ended() == "web does not run any more: it is exited"
+    assert await asyncio.wait_for(nobody.ended(), 30) == await one.ended() == "web is no longer running: it is exited"
     assert (await last_forward(console)).end.body["end"] == await one.ended()
     with pytest.raises(Conflict):
         await held(console, box)

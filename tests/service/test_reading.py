@@ -215,5 +215,5 @@ def test_the_environment_overrides_the_file(home, monkeypatch):
 
 
 def test_a_config_file_that_was_named_must_be_there(home):
-    with pytest.raises(ConfigError, match="is not there"):
+    with pytest.raises(ConfigError, match="does not exist"):
         load(find_paths(home / "none.toml"), required=True)

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import Terminal
+
+from sandbox_console.model.kept_shell import free_name, shell_name_problem
 
 
 def until(check: Callable[[], object]) -> None:
@@ -133,3 +136,65 @@ def test_one_types_and_another_watches(cli: Cli, box: str) -> None:
         typist.until(b"24 80")
         typist.type(b"exit\r")
         typist.read_to_end()
+
+
+def test_quarantine_ends_it(cli: Cli, box: str) -> None:
+    with Terminal(cli, "shell", box, "--keep") as terminal:
+        terminal.type(b"echo u$((1))p\r")
+        terminal.until(b"u1p")
+        terminal.type(b"\x1d")
+        terminal.read_to_end()
+    cli.ok("quarantine", box)
+    assert shells(cli) == []
+    [end] = [one for one in notes(cli, "shell") if "exit" in one]
+    assert end["reason"].startswith("quarantine by ")
+    cli.ok("quarantine", "--undo", box)
+
+
+def test_the_policy_can_forbid_it_and_then_a_shell_ends_with_its_console(cli: Cli, box: str) -> None:
+    with (cli.home / "config.toml").open("a") as file:
+        file.write("[shell]\nkeep = true\n[policy]\nkeep_shells = false\n")
+    with Terminal(cli, "shell", box, "--keep") as terminal:
+        assert b"the policy does not allow kept shells" in terminal.read_to_end()
+        assert terminal.process.returncode == 125
+    assert cli.json("audit", "ls", "--limit", "1")[0]["outcome"] == "denied"
+    with Terminal(cli, "shell", box) as terminal:
+        terminal.type(b"echo u$((1))p; exit 4\r")
+        terminal.until(b"u1p")
+        terminal.read_to_end()
+        assert terminal.process.returncode == 4
+    assert [one for one in notes(cli, "shell") if "viewer" in one] == []
+
+
+def test_a_frozen_engine_delays_neither_the_list_nor_who_is_attached(
+    cli: Cli, box: str, backend: str, request: pytest.FixtureRequest
+) -> None:
+    if backend != "docker":
+        pytest.skip("bubblewrap has no engine")
+    engine = request.getfixturevalue("docker_engine")
+    with Terminal(cli, "shell", box, "--as", "work") as terminal:
+        terminal.type(b"echo u$((1))p\r")
+        terminal.until(b"u1p")
+        engine.freeze()
+        try:
+            terminal.size(100, 30)
+            terminal.process.send_signal(signal.SIGWINCH)
+            assert [one["answers"] for one in shells(cli)] == [True]
+            terminal.type(b"echo la$((1))ter\r")
+        finally:
+            engine.thaw()
+        terminal.until(b"la1ter")
+        terminal.type(b"stty size; exit\r")
+        terminal.until(b"30 100")
+        terminal.read_to_end()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a b", "-x", "x\n", "\x1b[31m", "é", "x" * 64, "x\0"])
+def test_a_name_with_odd_letters_is_no_shells_name(name: str) -> None:
+    assert shell_name_problem(name)
+    assert not shell_name_problem(free_name(name, set()))
+
+
+def test_a_free_name_is_the_sandboxs_with_a_number() -> None:
+    assert free_name("web", set()) == "web"
+    assert free_name("web", {"web", "web-2"}) == "web-3"

@@ -46,7 +46,7 @@ def test_a_port_that_others_can_reach_is_noted():
 def test_each_refusal_is_worded_in_one_place():
     """Another backend would say it in other words: the words are in ``common/messages.py``, and all three use them."""
     wordings = (
-        (r'Conflict\(\s*f"\{[^}]*\} does not run', "not_running"),
+        (r'Conflict\(\s*f"\{[^}]*\} is not running', "not_running"),
         (r"the name \{[^}]*\} is taken", "name_taken"),
         (r" is taken by \{", "place_taken"),
     )

@@ -148,7 +148,8 @@ def _refuse_guests(option: str, folder: Path, ground: GuestFolders) -> None:
         return
     if root is not None:
         raise Conflict(
-            f"{option}: {folder} lies in {root.path}, which a sandbox can write", hint="copy it to a place of your own"
+            f"{option}: {folder} lies in {root.path}, which a sandbox can write",
+            hint="copy it to a folder that only you can write",
         )
 
 

@@ -133,7 +133,7 @@ def _checked(one: SecretInfo) -> tuple[str, ...]:
 async def _leaks(context: Context, console: Console) -> int:
     paths = [Path(text).expanduser() for text in context.args.paths]
     if gone := await asyncio.to_thread(_missing, paths):
-        raise UsageError(f"{gone[0]} is not there", hint="name files and folders that exist")
+        raise UsageError(f"{gone[0]} does not exist", hint="name files and folders that exist")
     found: list[Leak] = []
     async for one in console.secrets.leaks(paths):
         if isinstance(one, Leak):

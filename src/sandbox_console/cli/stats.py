@@ -85,7 +85,7 @@ async def _watch(context: Context, console: Console, one: Sandbox) -> None:
                 context.fail(error, one.name)
                 return
             break
-    context.say(f"{one.name} does not run any more")
+    context.say(f"{one.name} is no longer running")
 
 
 def _row(one: Sandbox, sample: Stats) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ async def watch(context: Context) -> int:
             )
         if not options.channels:
             context.say("note: there are no channels, so alerts are only printed and shown in the app")
-        context.say(f"{len(options.rules)} rules, {len(options.channels)} channels; Ctrl+C ends it")
+        context.say(f"rules: {len(options.rules)}, channels: {len(options.channels)}; Ctrl+C ends it")
         await watch_rules(
             console,
             notice=lambda alert: tell(context, alert),

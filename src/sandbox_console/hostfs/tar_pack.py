@@ -107,7 +107,7 @@ class _Packer:
             else:
                 self._order.skipped(f"{path} is neither a file, a folder nor a link")
         except FileNotFoundError:
-            self._order.skipped(f"{path} is not there any more")
+            self._order.skipped(f"{path} no longer exists")
         except Conflict as error:  # a guest's trap must not hide other files
             self._order.skipped(error.message)
         except OSError as error:

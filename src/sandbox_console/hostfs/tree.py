@@ -67,7 +67,7 @@ class Tree:
             os.rename(self._part, name, src_dir_fd=self._home.fd, dst_dir_fd=self._goal.fd)
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST):
-                raise Conflict(f"{self._goal.said(name)} has come meanwhile", hint="copy again") from None
+                raise Conflict(f"{self._goal.said(name)} was created meanwhile", hint="copy again") from None
             raise
 
     def folder(self, name: str, mode: int) -> None:

@@ -336,20 +336,8 @@ HostAction = PullImage | RemoveImage | PruneImages | LoadImage | SaveImage | Res
 
 EgressAction = ChangeEgress | DenyEgress
 
-InnerAction = (
-    Rename
-    | Upload
-    | Download
-    | Attach
-    | Forward
-    | Commit
-    | TakeSnapshot
-    | Fork
-    | Bundle
-    | EgressAction
-    | Quarantine
-    | Release
-)
+CopyAction = Upload | Download | Commit | TakeSnapshot | Fork | Bundle
+InnerAction = CopyAction | Rename | Attach | Forward | EgressAction | Quarantine | Release
 """Actions on a sandbox that need one of ``backends.abilities``."""
 
 Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell | EndShell

@@ -233,7 +233,7 @@ def _read(path: Path, *, required: bool) -> str:
         return _bytes(path).decode("utf-8")
     except FileNotFoundError:
         if required:
-            raise ConfigError(f"{path} is not there", hint="name a config file that exists") from None
+            raise ConfigError(f"{path} does not exist", hint="name a config file that exists") from None
         return ""
     except OSError as error:
         raise ConfigError(

@@ -87,7 +87,7 @@ class Tokens:
             )
         with self._locked():
             if any(one.name == name for one in self._tokens.values()):
-                raise Conflict(f"there is a token {name!r}", hint=f"sandbox-console tokens rm {name}")
+                raise Conflict(f"a token is already called {name!r}", hint=f"sandbox-console tokens rm {name}")
             key, now = secrets.token_hex(6), self._clock()
             text = f"sct_{key}_{secrets.token_urlsafe(32)}"
             made = Token(key, name, chosen, _hash(text), now, None if lifetime_s is None else now + lifetime_s)

@@ -138,7 +138,7 @@ class FakeBackend(FakeGuest, FakeImages):
         await self._meet(permit, "kill")
         number = number_of(signal)
         if not self._get(ref).status.live:
-            raise Conflict(f"{self._get(ref).name} does not run")
+            raise Conflict(f"{self._get(ref).name} is not running")
         await self._end(ref, number)
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:

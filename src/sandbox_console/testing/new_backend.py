@@ -32,7 +32,9 @@ def write(name: str, folder: Path, ground: GuestFolders = NOBODYS) -> list[Path]
     Raises UsageError for a name that no module can have, and if a file is in the way; OSError, Conflict.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a backend", hint="lower case letters, digits and _: my_cloud")
+        raise UsageError(
+            f"{name!r} is not a valid name for a backend", hint="lower case letters, digits and _: my_cloud"
+        )
     places = {template: folder / file.format(name=name) for template, file in _FILES.items()}
     make_folder(folder, ground)
     for place in places.values():

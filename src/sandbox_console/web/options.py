@@ -91,7 +91,7 @@ class ServeOptions(Struct, frozen=True):
         """Raise UsageError for an invalid host name, and for a proxy without a name."""
         for name in self.names:
             if not _is_host(name):
-                raise UsageError(f"--hostname: {name!r} is no host name", hint="as in console.example or host:8443")
+                raise UsageError(f"--hostname: {name!r} is not a host name", hint="as in console.example or host:8443")
         for address in self.trust_proxy:
             try:
                 ipaddress.ip_address(address)

@@ -245,7 +245,7 @@ async def test_begin_no_more_leaves_the_rest_alone(run_app, held):
         run = await over(pilot, app)
         assert run.counts == {Fate.OK: AT_ONCE, Fate.CANCELLED: 20 - AT_ONCE}
         await pilot.press("x")
-        await until(pilot, lambda: any("None is waiting" in note.message for note in app._notifications))
+        await until(pilot, lambda: any("No change is waiting" in note.message for note in app._notifications))
         assert len(await rows(app)) == AT_ONCE
 
 

@@ -211,7 +211,7 @@ async def test_a_page_that_names_a_sandbox_goes_to_it_or_says_why_not(run_app):
     async with run_app() as (app, pilot):
         app.main.fleet.set_filter("state=running")
         await until(pilot, lambda: len(app.main.table.rows) == 3)
-        for id_, words in (("dddddddddddd", "done is hidden"), ("000000000000", "is not there any more")):
+        for id_, words in (("dddddddddddd", "done is hidden"), ("000000000000", "no longer exists")):
             app.main.go_to(ref(id_))
             await until(pilot, lambda words=words: any(words in note.message for note in app._notifications))
         before = app.main.table.cursor_key
@@ -626,7 +626,7 @@ async def test_a_shell_that_opens_behind_another_tab_takes_no_keys(run_app, fake
     async with run_app() as (app, pilot):
         detail = app.main.detail
         await pilot.press("s")
-        await until(pilot, lambda: detail.shells._asking)
+        await until(pilot, lambda: any(one.opening for one in detail.shells.open))
         detail.post_message(TabBar.Picked("spec"))  # as a click does
         await until(pilot, lambda: detail.shells.open_count == 1)
         await pilot.pause(0.1)

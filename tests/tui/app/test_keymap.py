@@ -64,7 +64,7 @@ def test_every_key_of_the_list_has_an_id_but_the_one_that_leaves_a_shell():
         ({"stop": "!", "kill": "exclamation_mark"}, ("stop", "kill")),
         ({"stopp": "X"}, ("no action 'stopp'",)),
         ({"stop": "hyper+x"}, ("hyper+x",)),
-        ({"stop": "fn99"}, ("'fn99' is no key",)),
+        ({"stop": "fn99"}, ("'fn99' is not a key",)),
         ({"stop": "f5,f5"}, ("stop",)),
         ({"logs-wrap": "t"}, ("logs-wrap", "logs-timestamps", "the key t")),
         ({"files-download": "j"}, ("files-download", "moving about (Down)")),

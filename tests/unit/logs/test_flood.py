@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from contextlib import contextmanager
+
 import pytest
 
 from sandbox_console.backends.bubblewrap import logs
@@ -73,3 +77,59 @@ async def test_without_a_rate_nothing_is_left_out(tmp_path, clock):
         writer.write(segments.STDOUT, b"y" * 999 + b"\n")
     writer.tell_losses()
     assert len(kept(await found(tmp_path))) == 100_000
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """``with disk(room):`` only writes of so many bytes fit."""
+
+    @contextmanager
+    def full(room=0):
+        write = os.write
+
+        def refuse(fd, data):
+            if len(data) > room:
+                raise OSError(errno.ENOSPC, "no space")
+            return write(fd, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(segments.os, "write", refuse)
+            yield
+
+    return full
+
+
+async def test_a_disk_that_was_full_at_a_new_file_takes_output_again(tmp_path, disk):
+    writer = segments.Writer(str(tmp_path / "logs"), 930, 4)
+    writer.write(segments.STDOUT, b"x" * 899 + b"\n")
+    with disk():
+        for _ in range(10):
+            writer.write(segments.STDOUT, b"y" * 899 + b"\n")
+    writer.write(segments.STDOUT, b"after\n")
+    items = await found(tmp_path)
+    assert [(one.lines, one.reason) for one in items if isinstance(one, LogGap)] == [(10, "the disk was full")]
+    assert kept(items) == b"x" * 899 + b"\nafter\n"
+
+
+async def test_a_full_disk_costs_one_gap_though_a_gap_alone_would_fit(tmp_path, disk):
+    writer = segments.Writer(str(tmp_path / "logs"), 1 << 20, 4)
+    with disk(room=100):
+        for _ in range(10):
+            writer.write(segments.STDOUT, b"y" * 899 + b"\n")
+    writer.write(segments.STDOUT, b"after\n")
+    items = await found(tmp_path)
+    assert [one.lines for one in items if isinstance(one, LogGap)] == [10]
+    assert items[-1].data == b"after\n"
+
+
+@pytest.mark.parametrize("begun", [b"", b"SBXLOG"])
+async def test_a_file_that_a_killed_supervisor_only_began_hides_nothing(tmp_path, begun):
+    folder = tmp_path / "logs"
+    segments.Writer(str(folder), 1 << 20, 4).write(segments.STDOUT, b"one\ntwo\n")
+    (folder / "00000002.log").write_bytes(begun)
+    segments.Writer(str(folder), 1 << 20, 4).write(segments.STDOUT, b"three\n")
+    assert kept(await found(tmp_path)) == b"one\ntwo\nthree\n"
+    assert not [item for item in await found(tmp_path) if isinstance(item, LogGap)]
+    (folder / "00000004.log").write_bytes(begun)
+    last = [item async for batch in logs.read(tmp_path, LogQuery(tail=2), lambda: False) for item in batch]
+    assert kept(last) == b"two\nthree\n"

@@ -8,24 +8,28 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Process
-from sandbox_console.backends.bubblewrap import events, files, logs, processes
+from sandbox_console.backends.bubblewrap import egress, events, files, logs, processes
 from sandbox_console.backends.bubblewrap.attach import Attached
+from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Record, Store
 from sandbox_console.backends.common.messages import not_running
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.guest import FileInfo, GuestProcess, Happening
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import Exit, SandboxRef
 
 
 class Abilities:
-    """Files, processes, data on disk, events, and the main process's output."""
+    """Files, processes, data on disk, events, egress, and the main process's output."""
 
     _store: Store
+    _options: Options
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
         return await files.stat(await self._record(ref), path)
@@ -53,12 +57,39 @@ class Abilities:
             async for happening in found:
                 yield happening
 
-    async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
+    async def publish(self, permit: Permit, ref: SandboxRef, published: bool) -> None:
         record = await self._record(ref)
         if not record.status.live:
             raise not_running(record.spec.name, record.status)
+        await self._ask(record, {"op": "ports", "open": published})
+
+    async def _ask(self, record: Record, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request to its supervisor. Raises BackendError."""
+        raise NotImplementedError
+
+    async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
+        record = await self._running(ref)
         query = LogQuery(follow=True, since=time.time())
         return Attached(logs.read(record.folder, query, lambda: self._live(ref.id)), lambda: self._end_of(ref))
+
+    async def egress(self, ref: SandboxRef) -> EgressState:
+        return await egress.state(await self._record(ref))
+
+    async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
+        await egress.put(await self._record(ref), rules, self._options)
+
+    async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
+        return await egress.probe(await self._running(ref), host, port)
+
+    async def egress_records(
+        self, ref: SandboxRef, *, since: float | None, follow: bool
+    ) -> AsyncIterator[EgressRecord]:
+        async with aclosing(egress.records(await self._record(ref), since, follow)) as found:
+            async for record in found:
+                yield record
+
+    async def egress_folder(self, ref: SandboxRef) -> Path | None:
+        return egress.records_folder(await self._record(ref))
 
     async def _end_of(self, ref: SandboxRef) -> Exit:
         """How the main process ended. The supervisor writes it to disk a moment after the output ends."""
@@ -68,6 +99,12 @@ class Abilities:
                 end = record.raw.get("exit") or {}
                 return Exit(end.get("code"), end.get("signal"), end.get("oom"), end.get("reason", ""))
             await asyncio.sleep(0.01)
+
+    async def _running(self, ref: SandboxRef) -> Record:
+        record = await self._record(ref)
+        if not record.status.live:
+            raise not_running(record.spec.name, record.status)
+        return record
 
     async def _record(self, ref: SandboxRef) -> Record:
         return await asyncio.to_thread(self._store.get, ref.id)

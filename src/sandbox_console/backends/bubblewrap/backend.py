@@ -8,7 +8,6 @@ import asyncio
 import signal as signals
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,12 +38,11 @@ from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.backends.bubblewrap.supervise.events import note
-from sandbox_console.backends.common.messages import name_taken, not_running
+from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.cancellation import shielded, wait_until_done
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState, Sandbox, SandboxRef, Stats, Status
@@ -249,12 +247,6 @@ class BubblewrapBackend(Abilities):
         finally:
             connection.close()
 
-    async def _running(self, ref: SandboxRef) -> Record:
-        record = await self._record(ref)
-        if not record.status.live:
-            raise not_running(record.spec.name, record.status)
-        return record
-
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
         await self._freeze(ref, frozen=True)
 
@@ -338,27 +330,6 @@ class BubblewrapBackend(Abilities):
 
     async def adopt(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         await asyncio.to_thread(self._change, ref, spec)
-
-    # -- egress
-
-    async def egress(self, ref: SandboxRef) -> EgressState:
-        return await egress.state(await self._record(ref))
-
-    async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
-        await egress.put(await self._record(ref), rules, self._options)
-
-    async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
-        return await egress.probe(await self._running(ref), host, port)
-
-    async def egress_records(
-        self, ref: SandboxRef, *, since: float | None, follow: bool
-    ) -> AsyncIterator[EgressRecord]:
-        async with aclosing(egress.records(await self._record(ref), since, follow)) as found:
-            async for record in found:
-                yield record
-
-    async def egress_folder(self, ref: SandboxRef) -> Path | None:
-        return egress.records_folder(await self._record(ref))
 
     # -- commands and shells
 

@@ -77,7 +77,7 @@ def _wheel() -> list[Bwrap]:
 def _probe(bwrap: Bwrap) -> Bwrap | NoBwrap:
     output = _run(bwrap, ["--version"])
     if output.returncode:
-        return NoBwrap(f"{bwrap.path} does not run: {_last(output.stderr)}", "apt install bubblewrap")
+        return NoBwrap(f"{bwrap.path} cannot be run: {_last(output.stderr)}", "apt install bubblewrap")
     text = output.stdout.strip().rpartition(" ")[2]
     error = ""
     for extra in (["--disable-userns"], []):

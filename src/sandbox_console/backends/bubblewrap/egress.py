@@ -53,7 +53,7 @@ async def state(record: Record) -> EgressState:
     """The rules in force, and whether the gateway answers."""
     if not record.spec.egress:
         return EgressState()
-    why = "" if record.status.live else f"{record.spec.name} does not run: it is {record.status}"
+    why = "" if record.status.live else f"{record.spec.name} is not running: it is {record.status}"
     if record.status.live:
         try:
             await probe(record, "gateway.invalid", 443)

@@ -96,9 +96,10 @@ class Reader:
         except FileNotFoundError:
             return self._next()
         head = file.read(segments.HEAD.size)
-        if len(head) < segments.HEAD.size:
+        if len(head) < segments.HEAD.size:  # it is being begun, or its supervisor was killed then
             file.close()
-            return False
+            self._number = later[0] if (abandoned := len(later) > 1) else self._number
+            return abandoned and self._next()
         if self._file and self._file.read(1):  # written after our last read: finish this file first
             self._file.seek(-1, 1)
             file.close()
@@ -174,7 +175,7 @@ class Reader:
     def _seek_tail(self, tail: int) -> None:
         """Begin in the segment that contains the first requested line, and skip to it."""
         have = self._numbers()
-        starts = [(number, self._before(number)) for number in have]
+        starts = [(number, before) for number in have if (before := self._before(number)) is not None]
         if not starts:
             return
         total = self._count_from(*starts[-1])
@@ -183,13 +184,14 @@ class Reader:
         self._number, self._lines = number - 1, before
         self._skip = max(0, first - before)
 
-    def _before(self, number: int) -> int:
+    def _before(self, number: int) -> int | None:
+        """The lines before a segment; None if it is gone, or has no head (see ``_next``)."""
         try:
             with open(segments.path_of(self._folder, number), "rb") as file:  # noqa: PTH123
                 head = file.read(segments.HEAD.size)
         except FileNotFoundError:
-            return 0
-        return int(segments.HEAD.unpack(head)[1]) if len(head) == segments.HEAD.size else 0
+            return None
+        return int(segments.HEAD.unpack(head)[1]) if len(head) == segments.HEAD.size else None
 
     def _count_from(self, number: int, lines: int) -> int:
         """The number of lines, including a last one without an end."""

@@ -60,7 +60,7 @@ def _refused(port: PublishedPort) -> str:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((port.address, port.host_port))
     except PermissionError:
-        return f"{port.place} is root's to take; yours are the ports from {int(_ROOTS.read_text())} on"
+        return f"{port.place} can only be opened by root; other users have the ports from {int(_ROOTS.read_text())} on"
     except OSError as error:
         here = error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
         return "" if here else f"{port.address} is not an address of this host"

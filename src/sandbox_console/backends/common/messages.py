@@ -14,7 +14,7 @@ UNCOUNTED = "of any size and number of files: no kernel counts them for a folder
 def not_running(name: str, status: str = "") -> Conflict:
     """The error for a request that needs a running sandbox; ``status`` is its current status, if known."""
     return Conflict(
-        f"{name} does not run" + (f": it is {status}" if status else ""), hint=f"sandbox-console start {name}"
+        f"{name} is not running" + (f": it is {status}" if status else ""), hint=f"sandbox-console start {name}"
     )
 
 

@@ -84,5 +84,5 @@ def about(thing: str) -> Iterator[None]:
         if error.status == 404 or error.message.endswith(_GONE):
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
         if error.status == 409 or any(words in error.message for words in _STATE):
-            raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
+            raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show NAME prints its state") from error
         raise

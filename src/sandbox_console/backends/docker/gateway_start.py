@@ -111,7 +111,7 @@ def why_down(state: Mapping[str, Any]) -> str:
     """Why a gateway does not answer; empty while it is running."""
     if state.get("Restarting"):
         return "its gateway fails and is started again"
-    return "" if state.get("Running") else f"its gateway does not run: it is {state.get('Status')}"
+    return "" if state.get("Running") else f"its gateway is not running: it is {state.get('Status')}"
 
 
 async def _last_words(engine: Engine, token: str) -> str:

@@ -246,7 +246,7 @@ class Gateways:
         if not token or not requested:
             return ()
         if not data["State"].get("Running"):
-            return tuple(ports.facts(requested, None, "it does not run"))
+            return tuple(ports.facts(requested, None, "it is not running"))
         try:
             gateway = await running.inspected(engine, token)
         except NotFound:

@@ -150,7 +150,7 @@ async def _said(process: DockerProcess) -> tuple[bytes, bytes]:
     async for stream, data in process.output():
         (err if stream is Stream.STDERR else out).extend(data)
         if len(out) + len(err) > MOST_BYTES:
-            raise BackendError("the sandbox's answer is too long to be true")
+            raise BackendError("the sandbox's answer is too long")
     return bytes(out), bytes(err)
 
 

@@ -161,6 +161,6 @@ def _facts(spec: SandboxSpec, known: Lifetime | None, answer: Answer | None) -> 
         if known is None:
             yield Fact(field, "not enforced", note="this console's state has no record of it", enforced=False)
         elif answer is None:
-            yield Fact(field, "not enforced", note="its keeper does not run; sandbox-console doctor", enforced=False)
+            yield Fact(field, "not enforced", note="its keeper is not running; sandbox-console doctor", enforced=False)
         else:
             yield Fact(field, f"{requested:g}", note=f"its keeper, process {answer.pid}, ends it")

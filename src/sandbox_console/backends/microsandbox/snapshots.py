@@ -57,7 +57,9 @@ async def take(module: Any, handle: Any, name: str, *, full: bool) -> Snapshot:
     if any(one.name == name for one in await all_of(module)):
         raise Conflict(f"a snapshot called {name!r} exists already")
     if full and seen.status != "running":
-        raise Conflict(f"sandbox {seen.shown_name} does not run, so there is no memory to save", hint="leave out full")
+        raise Conflict(
+            f"sandbox {seen.shown_name} is not running, so there is no memory to save", hint="leave out full"
+        )
     made_one = await _taken(module, seen, name, full)
     handle_of = await _found(module, name)
     return await _snapshot(module, handle_of if handle_of is not None else made_one)

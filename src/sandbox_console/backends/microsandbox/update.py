@@ -32,7 +32,7 @@ async def rename(module: Any, looker: Inventory, ref: SandboxRef, name: str) -> 
         return
     handle = await looker.handle(module, ref)
     if not translate.view(handle).managed:
-        raise Conflict(f"sandbox {handle.name} is not the console's to rename")
+        raise Conflict(f"sandbox {handle.name} was not made by this console, so it cannot be renamed here")
     await _modify(module, handle, labels={labels.NAME: name})
 
 
@@ -111,4 +111,6 @@ async def _modify(module: Any, handle: Any, **changes: Any) -> None:
 
 
 def _refused(handle: Any, why: str) -> Conflict:
-    return Conflict(f"sandbox {handle.name} cannot be changed so: {why}", hint="stop it first, and resume a paused one")
+    return Conflict(
+        f"sandbox {handle.name} cannot be changed like this: {why}", hint="stop it first, and resume a paused one"
+    )

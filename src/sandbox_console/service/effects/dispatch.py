@@ -127,7 +127,7 @@ async def _discard(backend: Backend, permit: Permit, ref: SandboxRef) -> None:
 async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRef, dict[str, Any]]:
     target = call.target
     if target is None:
-        raise NotFound(f"{action.ref} is not there")
+        raise NotFound(f"{action.ref} does not exist")
     plan = plan_for(target, action.spec, call.backend.capabilities(), call.injects)
     plan = await within_bounds(plan, call.backend, target, action.spec)
     changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}

@@ -96,7 +96,7 @@ async def _look(backend: Backend, permit: Permit, action: Forward, name: str) ->
     process = await backend.exec(permit, _command(action, _LOOK), ())
     ran = await run_to_end(process, ExecIO(), Redactor(), _LOOK_TIMEOUT_S)
     if ran.timed_out:
-        raise TimedOut(f"{name} did not tell in {_LOOK_TIMEOUT_S:g} s what could connect to a port in it")
+        raise TimedOut(f"{name} did not report within {_LOOK_TIMEOUT_S:g} s what could connect to a port in it")
     return ran.out.get(Stream.STDOUT, bytearray()).decode("ascii", "replace").strip()
 
 

@@ -166,7 +166,7 @@ class _Answering:
                 await asyncio.sleep(_LOOK_S)
                 continue
             if not found.status.live and found.status is not Status.UNKNOWN:
-                return f"{self._name} does not run any more: it is {found.status}"
+                return f"{self._name} is no longer running: it is {found.status}"
             self._doubt.clear()
 
     def _say(self, text: str) -> None:

@@ -146,7 +146,7 @@ class BulkScreen(Screen[None]):
         if self.run_shown.with_fate(Fate.WAITING):
             self.run_shown.stop()
         else:
-            self.notify("None is waiting any more.")
+            self.notify("No change is waiting any longer.")
 
     def action_again(self) -> None:
         """Try those that did not succeed again, after the question."""
@@ -155,7 +155,7 @@ class BulkScreen(Screen[None]):
         if not run.done:
             self.notify("It has not finished yet.", severity="warning")
         elif not rest:
-            self.notify("All of it succeeded.")
+            self.notify("Everything succeeded.")
         else:
             self.dismiss(None)
             self._again(run.verb, rest)

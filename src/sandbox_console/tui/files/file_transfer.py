@@ -107,10 +107,10 @@ async def upload(
     try:
         found = await asyncio.to_thread(find, source, order.ground, follow=False)
     except FileNotFoundError:
-        raise UsageError(f"{source} is not there", hint=_NAME) from None
+        raise UsageError(f"{source} does not exist", hint=_NAME) from None
     with found:
         if found.what is None:
-            raise UsageError(f"{source} is not there", hint=_NAME)
+            raise UsageError(f"{source} does not exist", hint=_NAME)
         io = ExecIO(stdin=_counted(packed(found, source.name, order), progress))
         await _finish(console.perform(Upload(ref, folder), consent=consent, io=io))
     return left

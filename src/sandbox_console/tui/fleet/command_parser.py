@@ -57,6 +57,10 @@ COMMANDS: Mapping[str, _Known] = {
     "images": _Known("", "what sandboxes are made of"),
     "snapshots": _Known("", "saved states of sandboxes"),
     "pulse": _Known("", "the fleet on one page"),
+    "why": _Known("", "why the selected sandbox ended"),
+    "timeline": _Known("", "what happened to the marked ones or the selected one"),
+    "alerts": _Known("", "what the rules of alerts found"),
+    "loudest": _Known("", "those that write the most to their logs first"),
     "backends": _Known("", "each backend's health"),
     "messages": _Known("", "all messages so far"),
     "help": _Known("", "these commands; the key ? lists the keys"),
@@ -105,7 +109,7 @@ def parse_command(line: str, known: Known) -> Command:
         if name not in known.aliases:
             return _parse(name, rest.strip(), known)
         line = f"{known.aliases[name]} {rest}"
-    raise UsageError(f"alias {name!r} refers to itself", hint="[tui.aliases] in the config goes in a circle")
+    raise UsageError(f"alias {name!r} refers to itself", hint="an alias in [tui.aliases] leads back to itself")
 
 
 def _parse(name: str, rest: str, known: Known) -> Command:
@@ -116,7 +120,7 @@ def _parse(name: str, rest: str, known: Known) -> Command:
         if not rest and COMMANDS[lower].argument not in ("", "text"):
             raise UsageError(f":{lower} needs {COMMANDS[lower].argument}", hint=f"{COMMANDS[lower].help}")
         if rest and not COMMANDS[lower].argument and lower != "columns":
-            raise UsageError(f":{lower} takes nothing: {rest!r} is too much", hint=f"{COMMANDS[lower].help}")
+            raise UsageError(f":{lower} takes no argument: leave out {rest!r}", hint=f"{COMMANDS[lower].help}")
         return Command(lower, rest)
     if lower in _STATES:
         return _narrowed(Command("state", lower), rest)

@@ -155,9 +155,11 @@ def _normal(action: str, word: str) -> str:
         named = _character_to_key(base)
         base = named if not modifiers or named.isalnum() else base
     elif base not in _NAMED and base not in _names():
-        raise ConfigError(f"tui.keys.{action}: {word!r} is no key", hint="as in x, X, ctrl+k, f5, slash, delete, space")
+        raise ConfigError(
+            f"tui.keys.{action}: {word!r} is not a key", hint="as in x, X, ctrl+k, f5, slash, delete, space"
+        )
     if set(modifiers) - _MODIFIERS:
-        raise ConfigError(f"tui.keys.{action}: {word!r} is no key", hint="modifiers are ctrl, shift and alt")
+        raise ConfigError(f"tui.keys.{action}: {word!r} is not a key", hint="modifiers are ctrl, shift and alt")
     return "+".join([*modifiers, base])
 
 

@@ -33,7 +33,7 @@ class CursorPlaces(MainBase):
         if ref in self.state.sandboxes:
             self.select(ref)
         else:
-            self.notify(f"{ref} is not there any more.", severity="warning")
+            self.notify(f"{ref} no longer exists.", severity="warning")
 
     def select_new(self, ref: SandboxRef, *, in_place: bool) -> None:
         """Go to a sandbox that an action made, but not if the user works in the detail, unless it is ``in_place``."""

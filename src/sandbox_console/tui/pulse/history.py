@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 
 from msgspec import Struct
 from textual.content import Content
 
-from sandbox_console.model.sandbox import Sandbox, Stats, Status
+from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import Feed
 from sandbox_console.tui.fleet.header import backend_name
@@ -37,13 +37,12 @@ def total(state: FleetState) -> Total:
     """Return the current sums. Sandboxes that are not on screen are measured every half minute."""
     stats = [one for ref, one in state.stats.items() if ref in state.sandboxes]
     running = sum(one.status is Status.RUNNING for one in state.sandboxes.values())
-    return Total(
-        _sum(stats, lambda one: one.cpu_percent), _sum(stats, lambda one: one.memory_bytes), len(stats), running
-    )  # fmt: skip
+    cpu = [one.cpu_percent for one in stats if one.cpu_percent is not None]
+    memory = [one.memory_bytes for one in stats if one.memory_bytes is not None]
+    return Total(_sum(cpu), _sum(memory), len(stats), running)
 
 
-def _sum(stats: Iterable[Stats], value: Callable[[Stats], float | None]) -> float | None:
-    known = [found for one in stats if (found := value(one)) is not None]
+def _sum(known: Sequence[float]) -> float | None:
     return float(sum(known)) if known else None
 
 
@@ -91,12 +90,19 @@ def backend_words(state: FleetState) -> Content:
 
 
 def trouble_words(state: FleetState, feed: Feed, now: float, unread: int = 0) -> Content:
-    """Return what to look at first: restarts, out-of-memory exits, bad exits, and refused connections and actions.
+    """Return what to look at first: alerts, bad exits, out of memory, restarts, refused connections, failed actions.
 
     ``unread`` is the number of sandboxes whose refused connections cannot be read.
     """
     sandboxes, denials = list(state.sandboxes.values()), _denials(feed, now, unread)
-    lines = [_restarts(sandboxes), _ooms(sandboxes, now), _bad_ends(sandboxes), denials, _actions(state)]
+    lines = [
+        _alerts(state),
+        _bad_ends(sandboxes),
+        _ooms(sandboxes, now),
+        _restarts(sandboxes),
+        denials,
+        _actions(state),
+    ]
     parts: list[Part] = []
     for title, count, more in lines:
         style = "bold $text-warning" if count else "$dim"
@@ -105,6 +111,13 @@ def trouble_words(state: FleetState, feed: Feed, now: float, unread: int = 0) ->
 
 
 Line = tuple[str, int, str]
+
+
+def _alerts(state: FleetState) -> Line:
+    firing = [one for one in state.alerts.firing if not one.silenced]
+    last = max(firing, key=lambda one: one.fired_at or one.since, default=None)
+    more = f"last: {clean(last.rule, cap=40)}: {clean(last.name, cap=60)}" if last else ""
+    return "Alerts", len(firing), (state.alerts.problem and clean(state.alerts.problem, cap=200)) or more
 
 
 def _restarts(sandboxes: list[Sandbox]) -> Line:

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Checkbox, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from sandbox_console.errors import ConsoleError, UsageError
@@ -40,6 +40,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
     ChoiceScreen OptionList:focus { border: none; }
     ChoiceScreen Static { height: auto; color: $text-muted; }
     ChoiceScreen Input { border: none; height: 1; padding: 0 1; background: $panel; }
+    ChoiceScreen Checkbox { margin-top: 1; background: $surface; }
     ChoiceScreen .note { display: none; color: $text-error; margin-top: 1; }
     ChoiceScreen .note.-on { display: block; }
     """
@@ -64,6 +65,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
             for name, title, empty in _FIELDS:
                 yield Static(title, markup=False)
                 yield Input(self._value(name), placeholder=empty, id=name, compact=True)
+            yield Checkbox("Keep it when the console ends", self._choice.keep, id="keep", compact=True)
             yield Static(id="wrong", classes="note", markup=False)
 
     def _value(self, name: str) -> str:
@@ -107,7 +109,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
         except UsageError as error:
             put_note(self, "#wrong", plain(error_words(error)))
             return
-        self.dismiss(ShellChoice(env=env, **values))
+        self.dismiss(ShellChoice(env=env, keep=self.query_one(Checkbox).value, **values))
 
     def action_leave(self) -> None:
         """Open nothing."""

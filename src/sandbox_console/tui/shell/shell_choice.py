@@ -22,17 +22,28 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ShellChoice(Struct, frozen=True, omit_defaults=True):
-    """What was chosen. Empty means the best shell, and the user, folder and environment of the spec."""
+    """What was chosen. Empty means the best shell, and the user, folder and environment of the spec.
+
+    Without ``keep`` the configuration decides whether it is kept.
+    """
 
     shell: str = ""
     user: str = ""
     workdir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    keep: bool = False
 
     def request(self, ref: SandboxRef, cols: int, rows: int) -> OpenShell:
         """Return the action that opens it."""
         return OpenShell(
-            ref, self.shell or None, self.user or None, cols, rows, workdir=self.workdir or None, env=self.env
+            ref,
+            self.shell or None,
+            self.user or None,
+            cols,
+            rows,
+            workdir=self.workdir or None,
+            env=self.env,
+            keep=True if self.keep else None,
         )
 
 

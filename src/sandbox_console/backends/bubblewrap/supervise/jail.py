@@ -253,7 +253,9 @@ def leave_keys() -> None:
         kernel.new_session_keyring()
     except OSError as error:
         hint = "its user has too many keys: raise kernel.keys.maxkeys by sysctl, or look with `keyctl show`"
-        raise StartFailed(f"no session keyring of its own: {os.strerror(error.errno or 0)}", hint=hint) from error
+        raise StartFailed(
+            f"it cannot have its own session keyring: {os.strerror(error.errno or 0)}", hint=hint
+        ) from error
 
 
 def exit_of(

@@ -1,6 +1,8 @@
-"""The event loop of the supervisor: readable descriptors and timers."""
+"""The event loop of the supervisor: readable descriptors, timers and the ends of child processes."""
 
+import os
 import select
+import signal
 import time
 from collections.abc import Callable
 
@@ -24,6 +26,20 @@ class Loop:
         """Stop watching a descriptor."""
         if self._ready.pop(fd, None):
             self._poll.unregister(fd)
+
+    def on_child(self, call: Callable[[], None]) -> None:
+        """Call a function whenever a child process has ended or stopped."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        wake, self._wake = os.pipe()
+        for fd in (wake, self._wake):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+
+        def woken() -> None:
+            os.read(wake, 512)
+            call()
+
+        self.on(wake, woken)
 
     def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
         """Call a function once after a time. Each name has one timer."""

@@ -76,12 +76,7 @@ class Supervisor:
             self._say({"error": f"its log cannot be written: {os.strerror(error.errno or 0)}", "code": 125})
             return
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        wake, self._wake = os.pipe()
-        for fd in (wake, self._wake):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        self.loop.on(wake, lambda: self._reap(wake))
+        self.loop.on_child(self._wait_children)
         try:
             self._start()
         except (StartFailed, OSError) as error:
@@ -218,10 +213,6 @@ class Supervisor:
         if self._log.owes:
             self.loop.after("losses", _LOSSES_S, self._tell_losses)
 
-    def _reap(self, wake: int) -> None:
-        os.read(wake, 512)
-        self._wait_children()
-
     def _wait_children(self) -> None:
         while True:
             try:
@@ -267,6 +258,16 @@ class Supervisor:
         with self._gateway.door() as door:
             wire.send(conn, {"ok": True}, (door.fileno(),))
 
+    def publish(self, published: bool) -> None:
+        """Open or close its ports. Raises ValueError if it publishes none, StartFailed if an address is taken."""
+        if self._ports is None:
+            raise ValueError("the sandbox publishes no ports")
+        if published:
+            self._ports.reopen()
+        else:
+            self._ports.shut()
+        self._write_status(ports=self._ports.bound)
+
     def _enter(self, order: enter.Order, fds: list[int]) -> socket.socket:
         report, orders = enter.start(order.walls, order, fds or [0, 0, 0])
         orders.close()
@@ -287,10 +288,7 @@ class Supervisor:
         self._waiting.append(conn)
         events.note(".", "stop")
         self._write_status(status="stopping")
-        self.pausing.release()
-        self._asked = int(signal.SIGTERM)
-        self._kill(self._jail.main, signal.SIGTERM)
-        self.loop.after("grace", grace, self._kill_all)
+        self._terminate(grace)
 
     def signal(self, conn: socket.socket, number: int) -> None:
         """Signal the main process; SIGKILL ends everything."""
@@ -318,10 +316,13 @@ class Supervisor:
         self._reason = reason
         events.note(".", "stop", reason)
         self._write_status(status="stopping", detail=reason)
+        self._terminate(self.order["grace_s"])
+
+    def _terminate(self, grace: float) -> None:
         self.pausing.release()
         self._asked = int(signal.SIGTERM)
         self._kill(self._jail.main, signal.SIGTERM)
-        self.loop.after("grace", self.order["grace_s"], self._kill_all)
+        self.loop.after("grace", grace, self._kill_all)
 
     # -- pause
 
@@ -361,11 +362,11 @@ class Supervisor:
         self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()
-        result = self._result()
+        result, memory = self._result(), self.group.memory()
         Requests.close()
         self.group.remove()
         if result["oom"]:
-            events.note(".", "oom")
+            events.note(".", "oom", **memory)
         events.note(".", "die", self._reason, exitCode=str(result["code"]), signal=str(result["signal"] or ""))
         self._write_status(status="exited", finished_at=time.time(), exit=result, pid=None, cgroups={})
         for conn in self._waiting:

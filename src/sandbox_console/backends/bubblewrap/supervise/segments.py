@@ -4,6 +4,7 @@ A file begins with MAGIC and the number of lines before it; then come frames: ti
 bytes. A frame is what one read of a pipe returned: it may hold many lines or a part of one.
 """
 
+import errno
 import os
 import struct
 import time
@@ -45,15 +46,15 @@ class Writer:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         have = numbers(folder)
         self._number = have[-1] if have else 0
-        self._lines = self._count(have[-1]) if have else 0
+        self._lines = next((lines for number in reversed(have) if (lines := self._count(number)) is not None), 0)
         self._next()
 
-    def _count(self, number: int) -> int:
-        """The lines before the end of a file that an earlier supervisor wrote."""
+    def _count(self, number: int) -> int | None:
+        """The lines before the end of a file that an earlier supervisor wrote; None if it was killed as it began it."""
         with open(path_of(self._folder, number), "rb") as file:
             head = file.read(HEAD.size)
             if len(head) < HEAD.size:
-                return 0
+                return None
             lines: int = HEAD.unpack(head)[1]
             while len(frame := file.read(FRAME.size)) == FRAME.size:
                 _at, kind, length = FRAME.unpack(frame)
@@ -62,10 +63,14 @@ class Writer:
             return lines
 
     def _next(self) -> None:
-        fd = os.open(
-            path_of(self._folder, self._number + 1), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-        )
-        os.write(fd, HEAD.pack(MAGIC, self._lines))
+        path = path_of(self._folder, self._number + 1)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _write_whole(fd, HEAD.pack(MAGIC, self._lines))
+        except OSError:
+            os.close(fd)
+            os.unlink(path)  # otherwise it could not be made once there is room
+            raise
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._number, self._used = fd, self._number + 1, HEAD.size
@@ -90,8 +95,7 @@ class Writer:
         try:
             if self._used + len(data) > self._size:
                 self._next()
-            self._append_gaps()
-            self._append(kind, data)
+            self._append(self._gaps() + _frame(kind, data))
             self._lines += lines
         except OSError:
             self._lost += max(lines, 1)
@@ -104,7 +108,7 @@ class Writer:
     def tell_losses(self) -> None:
         """Record what was left out, if the disk has room for it."""
         try:
-            self._append_gaps()
+            self._append(self._gaps())
         except OSError:
             pass
 
@@ -117,19 +121,26 @@ class Writer:
             self._credit -= size
         return self._floods
 
-    def _append_gaps(self) -> None:
-        if self._lost:
-            self._append(GAP, str(self._lost).encode())
-            self._lost = 0
-        if self._flood[1]:
-            self._append(GAP, b"%d %d" % tuple(self._flood))
-            self._flood = [0, 0]
+    def _gaps(self) -> bytes:
+        lost = _frame(GAP, str(self._lost).encode()) if self._lost else b""
+        return lost + (_frame(GAP, b"%d %d" % tuple(self._flood)) if self._flood[1] else b"")
 
-    def _append(self, kind: int, data: bytes) -> None:
-        frame = FRAME.pack(time.time_ns(), kind, len(data)) + data
-        written = os.write(self._fd, frame)
-        if written < len(frame):  # the disk is full: remove the half frame
+    def _append(self, frames: bytes) -> None:
+        """Append the gaps that are owed, alone or with output: a gap for each chunk would fill the disk again."""
+        try:
+            _write_whole(self._fd, frames)
+        except OSError:  # the disk is full: remove an incomplete frame
             os.ftruncate(self._fd, self._used)
             os.lseek(self._fd, self._used, os.SEEK_SET)
-            raise OSError(28, "no space")
-        self._used += written
+            raise
+        self._used += len(frames)
+        self._lost, self._flood = 0, [0, 0]
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    if os.write(fd, data) < len(data):
+        raise OSError(errno.ENOSPC, "no space")
+
+
+def _frame(kind: int, data: bytes) -> bytes:
+    return FRAME.pack(time.time_ns(), kind, len(data)) + data
