@@ -45,12 +45,9 @@ from sandbox_console.tui.state.messages import (
     ForwardAsked,
     NameAsked,
     ShellsAsked,
-<<<<<<< HEAD
     TemplateAsked,
-=======
     TimelineAsked,
     WhyAsked,
->>>>>>> main
     bridge,
 )
 from sandbox_console.tui.state.operations import Work

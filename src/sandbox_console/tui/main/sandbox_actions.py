@@ -7,11 +7,7 @@ from textual import on
 from sandbox_console.tui.main import dispatch
 from sandbox_console.tui.main.compare import compare, merge_logs
 from sandbox_console.tui.main.detail_actions import DetailActions
-<<<<<<< HEAD
-from sandbox_console.tui.state.messages import FormAsked, FormFromAsked, TemplateAsked
-=======
-from sandbox_console.tui.state.messages import FormAsked, TimelineAsked, WhyAsked
->>>>>>> main
+from sandbox_console.tui.state.messages import FormAsked, FormFromAsked, TemplateAsked, TimelineAsked, WhyAsked
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 
