@@ -41,9 +41,11 @@ from sandbox_console.tui.state.messages import (
     DraftAsked,
     EgressAsked,
     FormAsked,
+    FormFromAsked,
     ForwardAsked,
     NameAsked,
     ShellsAsked,
+    TemplateAsked,
     TimelineAsked,
     WhyAsked,
     bridge,
@@ -174,6 +176,12 @@ class ConsoleApp(PageActions):
 
     def on_form_asked(self, message: FormAsked) -> None:
         self.run_worker(self.open_form(message.sandbox))
+
+    def on_form_from_asked(self, _: FormFromAsked) -> None:
+        self.run_worker(self.open_form_from())
+
+    def on_template_asked(self, message: TemplateAsked) -> None:
+        self.run_worker(self.templates.save(message.sandbox))
 
     def on_name_asked(self, message: NameAsked) -> None:
         self.run_worker(self.flows.named(message.naming, message.sandbox))

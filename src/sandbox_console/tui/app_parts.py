@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sandbox_console.tui.alerts.alert_watch import AlertWatch
     from sandbox_console.tui.bulk.bulk_flow import BulkFlow
     from sandbox_console.tui.egress.egress_flow import EgressFlow
+    from sandbox_console.tui.form.template_flow import TemplateFlow
     from sandbox_console.tui.forward.forward_flow import ForwardFlow
     from sandbox_console.tui.images.image_flow import HostFlow
     from sandbox_console.tui.shell.shell_flow import ShellFlow
@@ -115,6 +116,13 @@ class AppParts(BaseApp):
         from sandbox_console.tui.egress.egress_flow import EgressFlow
 
         return EgressFlow(self, self.service, self.work, self.flows, self.now)
+
+    @cached_property
+    def templates(self) -> TemplateFlow:
+        """Keeps templates, and begins the form from them."""
+        from sandbox_console.tui.form.template_flow import TemplateFlow
+
+        return TemplateFlow(self, self.service)
 
     @cached_property
     def bulk(self) -> BulkFlow:

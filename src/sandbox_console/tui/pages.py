@@ -48,6 +48,14 @@ class PageActions(AppParts):
         if self.screen is below:  # otherwise the user went elsewhere in the meantime
             self.push_screen(FormScreen(self.service, self.work, self.flows.consent, sandbox, fixed))
 
+    async def open_form_from(self) -> None:
+        """Open the form of a new sandbox with what a template, a docker run line or a file says."""
+        from sandbox_console.tui.form.form_screen import FormScreen
+
+        begin = await self.templates.begin()
+        if begin is not None:
+            self.push_screen(FormScreen(self.service, self.work, self.flows.consent, begin=begin))
+
     def action_messages(self) -> None:
         """Show all messages, newest first."""
         self.push_screen(TextScreen("Messages", messages_words(reversed(self.told))))

@@ -249,7 +249,7 @@ async def test_help_names_every_place_and_no_key_that_was_taken_away(run_app, fa
         assert "Pane" not in text
         assert "no-key" not in text
         assert "Draft egress rules " in text
-        assert re.search(r"Focus Next +\S", app.screen._made(64).plain), "two columns of what 80 cells leave"
+        assert re.search(r"Up +\S+ \S+ +Last", app.screen._made(64).plain), "two columns of what 80 cells leave"
         narrow = app.screen._made(50).plain.partition("Terminal ")[0].splitlines()
         assert max(map(len, narrow)) <= 50, "one column where there is no room for two"
         assert not any("…" in line for line in narrow)

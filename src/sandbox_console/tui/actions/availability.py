@@ -46,6 +46,7 @@ async def _entering(console: Console, sandbox: Sandbox, keys: Keymap) -> list[Ch
         Choice("attach", "Attach", keys.first("attach"), attach),
         Choice("forward", "Forward port", "", forward),
         Choice("edit", "Edit", keys.first("edit"), await not_editable(console, sandbox)),
+        Choice("save_template", "As template", "", _unknown_spec(console, sandbox)),
         Choice("changes", "Changes", keys.first("changes"), await _lacks(console, sandbox, Capability.DIFF)),
     ]
 
@@ -61,6 +62,12 @@ async def not_editable(console: Console, sandbox: Sandbox) -> str:
     if all(field in fixed for field in LIVE):
         return f"another tool made it, and here nothing of it changes live: {fixed[LIVE[0]]}"
     return await _denied(console, Update(sandbox.ref, spec_of(sandbox)), sandbox)
+
+
+def _unknown_spec(console: Console, sandbox: Sandbox) -> str:
+    if console.read_only:
+        return "this console is read-only"
+    return "" if sandbox.spec is not None else "another tool made it: sandbox-console import sandbox reads it"
 
 
 async def _lacks(console: Console, sandbox: Sandbox, capability: Capability) -> str:

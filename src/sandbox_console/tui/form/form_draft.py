@@ -30,12 +30,16 @@ Mask = Callable[[str], str]
 
 
 class Draft(NamedTuple):
-    """Texts by field, the chosen backend and host, the time (Unix seconds), and what was left out, by field."""
+    """Texts by field, the chosen backend and host, the time (Unix seconds), and what was left out, by field.
+
+    ``note`` says where the texts are from, if nobody typed them.
+    """
 
     texts: Mapping[str, str]
     place: tuple[str, str] | None = None
     at: float = 0.0
     left_out: Mapping[str, tuple[str, ...]] = {}
+    note: str = ""
 
     @property
     def lacks(self) -> str:

@@ -33,6 +33,7 @@ from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.change_plan import plan_words
 from sandbox_console.tui.form.form_body import FormBody, Place, labels_of
+from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.form.form_preview import FormPreview, toml_of
 from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.form_tools import FormTools
@@ -90,8 +91,8 @@ class FormScreen(FormTools):
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["form"]
 
     def __init__(self, console: Console, work: Work, consent: AskConsent, sandbox: Sandbox | None = None,
-                 fixed: Mapping[str, str] | None = None) -> None:  # fmt: skip
-        super().__init__(console, sandbox)
+                 fixed: Mapping[str, str] | None = None, begin: Draft | None = None) -> None:  # fmt: skip
+        super().__init__(console, sandbox, begin)
         self._doing = FormWork(self, console, work, consent)
         self._fixed = fixed or {}
         self._able: Capabilities | None = None

@@ -28,13 +28,13 @@ class KeptForm(Screen[None]):
     console_app = getters.app(BaseApp)
     body: FormBody
 
-    def __init__(self, console: Console, sandbox: Sandbox | None) -> None:
+    def __init__(self, console: Console, sandbox: Sandbox | None, begin: Draft | None = None) -> None:
         super().__init__()
         self._service = console
         self._sandbox = sandbox
         about = f"{console.trail.actor}\0{sandbox.ref if sandbox else ''}"
         self._file = DraftFile(find_paths().state / "drafts", about)
-        self.draft = self._file.take() or Draft({})
+        self.draft = begin or self._file.take() or Draft({})
         self._learned = self._told = False
 
     @property
@@ -44,6 +44,8 @@ class KeptForm(Screen[None]):
 
     def draft_note(self) -> Static:
         """Return the line that says that a draft was restored."""
+        if self.draft.note:
+            return Static(plain(self.draft.note), id="draft-note", markup=False)
         at = f"{datetime.fromtimestamp(self.draft.at).astimezone():%d %b %H:%M}"
         words = f"Restored what you typed on {at} and did not apply; Ctrl+R takes it back."
         if lacks := self.draft.lacks:

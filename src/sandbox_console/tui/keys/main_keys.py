@@ -33,6 +33,7 @@ def _key(id: str, keys: str, action: str, what: str, *, show: bool = False) -> B
 
 MAIN_KEYS: list[BindingType] = [
     _key("create", "n", "create", "New", show=True),
+    _key("create-from", "ctrl+n", "create_from", "New from a template, line or file"),
     _key("edit", "e", "edit", "Edit", show=True),
     _key("menu", "m", "menu", "Actions", show=True),
     _key("filter", "slash", "filter", "Filter", show=True),

@@ -7,7 +7,7 @@ from textual import on
 from sandbox_console.tui.main import dispatch
 from sandbox_console.tui.main.compare import compare, merge_logs
 from sandbox_console.tui.main.detail_actions import DetailActions
-from sandbox_console.tui.state.messages import FormAsked, TimelineAsked, WhyAsked
+from sandbox_console.tui.state.messages import FormAsked, FormFromAsked, TemplateAsked, TimelineAsked, WhyAsked
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 
@@ -18,6 +18,15 @@ class AskActions(DetailActions):
     def action_create(self) -> None:
         """Create a sandbox."""
         self.post_message(FormAsked())
+
+    def action_create_from(self) -> None:
+        """Create a sandbox from a template, a docker run line or a file."""
+        self.post_message(FormFromAsked())
+
+    def action_save_template(self) -> None:
+        """Store the selected sandbox's spec as a template."""
+        if self.need_one() and self.selected is not None:
+            self.post_message(TemplateAsked(self.selected))
 
     def action_edit(self) -> None:
         """Edit the selected sandbox."""

@@ -100,6 +100,18 @@ class FormAsked(Message):
         self.sandbox = sandbox
 
 
+class FormFromAsked(Message):
+    """The user requests to create a sandbox from a template, a docker run line or a file."""
+
+
+class TemplateAsked(Message):
+    """The user requests to store this sandbox's spec as a template."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+
+
 class NameAsked(Message):
     """The user requests a verb that takes a word, on a sandbox. The word has not been typed yet."""
 
