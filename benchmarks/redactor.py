@@ -1,4 +1,4 @@
-"""How fast output is masked, in MB/s: plain lines, and lines with colours or a cursor that goes back.
+"""How fast output is masked, in MB/s: plain lines, lines with colours or a cursor that goes back, and whole screens.
 
 ``python benchmarks/redactor.py [BASE]`` compares in interleaved pairs with the sources in BASE/src.
 """
@@ -20,12 +20,19 @@ KINDS = {
     "UTF-8": PLAIN.replace(b"alice", "J\u00f6rg".encode()),
     "colours": PLAIN.replace(b"200 OK", b"\x1b[32m200 OK\x1b[0m"),
     "progress": b"".join(b"\r%3d %% [%-40s]" % (at, b"#" * (at * 2 // 5)) for at in range(100)) + b"\n",
+    "screen": b"\x1b[?1049h" + b"".join(b"\x1b[%d;1H%s\x1b[K" % (at % 24 + 1, PLAIN[:76]) for at in range(200)),
+    "moves": b"".join(b"\x1b[3A\x1b[%dG%s\x1b[3B" % (at % 40 + 1, PLAIN[at : at + 30]) for at in range(200)),
 }
 
 
 def measure() -> None:
     """One line a case: the kind, the number of values, MB/s."""
-    from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+    from sandbox_console.secrets.redactor import Redactor
+
+    try:
+        from sandbox_console.secrets.stream_redactor import StreamRedactor
+    except ImportError:  # the sources that are compared may have it elsewhere
+        from sandbox_console.secrets.redactor import StreamRedactor
 
     letters = random.Random(1)
     for count in (1, 5, 20):

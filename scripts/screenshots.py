@@ -46,6 +46,18 @@ while :; do
 done
 """
 BUSY = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; sleep 0.2; done"
+RULES = """
+[alerts.rules.errors]
+on = "log"
+pattern = "connection reset"
+within = "1m"
+
+[alerts.rules.busy]
+on = "metric"
+metric = "cpu"
+above = 5
+severity = "critical"
+"""
 SPECS: dict[str, list[SandboxSpec]] = {
     "bubblewrap": [
         SandboxSpec("agent-crawler", command=("sh", "-c", CRAWL), memory_mib=256, cpus=0.5, labels={"team": "search"}),
@@ -167,6 +179,27 @@ async def audit(pilot: Pilot[None]) -> None:
     await settle(pilot, 1.0)
 
 
+async def why(pilot: Pilot[None]) -> None:
+    await choose(pilot, "flaky")
+    await pilot.press("full_stop")
+    await settle(pilot, 2.0)
+
+
+async def timeline(pilot: Pilot[None]) -> None:
+    await settle(pilot, 2.0)
+    await pilot.press("asterisk", "semicolon")
+    await settle(pilot, 3.0)
+
+
+async def alerts(pilot: Pilot[None]) -> None:
+    await settle(pilot, 6.0)
+    await pilot.press("exclamation_mark")
+    await settle(pilot, 2.0)
+
+
+INCIDENT = (("why", (120, 30), why), ("timeline", (120, 30), timeline), ("alerts", (120, 24), alerts))
+
+
 async def browser_view(browser: Browser) -> None:
     """The same app in Chromium, by way of ``sandbox-console serve``."""
     server = await asyncio.create_subprocess_exec(
@@ -195,6 +228,7 @@ async def make(backends: list[str]) -> None:
         for name, size, act in (
             ("main", (120, 36), main_screen), ("shell", (120, 36), shell), ("spec", (120, 36), spec),
             ("edit", (100, 36), edit), ("audit", (120, 36), audit), ("small", (80, 24), main_screen),
+            *INCIDENT,
         ):  # fmt: skip
             await shoot(console, browser, name, size, act)
         await browser_view(browser)
@@ -212,11 +246,18 @@ def microvms() -> None:
     print("no screenshots/microvms.png: the emulated machine failed" if done.returncode else "screenshots/microvms.png")
 
 
+def write_rules(home: Path) -> None:
+    """Write a configuration with rules of alerts, so that there is something in their list."""
+    home.mkdir(mode=0o700, parents=True)
+    (home / "config.toml").write_text(RULES)
+
+
 def main() -> None:
     """Set up, shoot, clean up."""
     OUT.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="sc-shots-", dir="/tmp"))
     os.environ["SANDBOX_CONSOLE_HOME"] = str(folder / "home")
+    write_rules(folder / "home")
     try:
         with engine(folder / "docker") as docker:
             asyncio.run(make(["bubblewrap", "docker"] if docker else ["bubblewrap"]))

@@ -173,6 +173,17 @@ def gateway_of(world, ref: SandboxRef) -> dict[str, Any]:
     return world.inspect(f"sandbox-console-gateway-{token}")
 
 
+async def test_quarantine_closes_its_ports_and_its_end_opens_them(console, make, at, free):
+    await console.health()  # ports are unsupported until the gateway's image was looked at
+    place = f"127.0.0.1:{free()}"
+    ref = await make(f"{place}:7070")
+    await soon(lambda: answers(at, place), "it answers")
+    await done(console, action.Quarantine(ref, "looks odd"))
+    assert await refused(at, place)
+    await done(console, action.Release(ref))
+    await soon(lambda: answers(at, place), "it answers again")
+
+
 async def test_a_life_through_the_service(console, make, at, free, world, tmp_path):
     with pytest.raises(Denied, match="could be reached from other machines"):
         await make("0.0.0.0:8080:7070")

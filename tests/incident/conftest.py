@@ -34,7 +34,8 @@ async def make(console: Console, backend: str) -> AsyncIterator[Make]:
     [place] = [place for place in console.places if place[0] == backend]
 
     async def one(*command: str, name: str = "", **fields: object) -> SandboxRef:
-        spec = SandboxSpec(name or f"t{len(made)}", IMAGES[backend], command, **fields)  # type: ignore[arg-type]
+        image = str(fields.pop("image", IMAGES[backend]))
+        spec = SandboxSpec(name or f"t{len(made)}", image, command, **fields)  # type: ignore[arg-type]
         ref = (await console.perform(action.Create(spec, *place)).result()).ref
         assert ref is not None
         made.append(ref)

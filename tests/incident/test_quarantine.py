@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.incident.conftest import Make, until_ended
 from tests.library.conftest import IMAGES
 
 from sandbox_console.__main__ import main
-from sandbox_console.errors import ConsoleError, Denied
+from sandbox_console.errors import BackendError, ConsoleError, Denied
 from sandbox_console.model import action
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import SandboxRef, Status
@@ -199,3 +200,59 @@ def test_by_the_command_line(backend: str, home: Path, capfd: pytest.CaptureFixt
         assert run("--yes", "quarantine", "--undo", "--filter", "name=*")[0] == 0
     finally:
         assert run("--yes", "rm", "--force", "one", "two", "three")[0] == 0
+
+
+SERVES = "busybox httpd -f -p 8000 -h /usr || python3 -m http.server 8000"
+
+
+async def _answers(port: int) -> bool:
+    try:
+        reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 5)
+        writer.write(b"HEAD / HTTP/1.0\r\n\r\n")
+        answered = (await asyncio.wait_for(reader.read(4), 5)) == b"HTTP"
+        writer.close()
+        return answered
+    except OSError:
+        return False
+
+
+async def _until_it_answers(port: int) -> None:
+    async with asyncio.timeout(60):
+        while not await _answers(port):
+            await asyncio.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap"], indirect=True)
+async def test_published_ports_are_closed_and_opened_again(console: Console, make: Make) -> None:
+    port = _free_port()
+    ref = await make("sh", "-c", SERVES, ports=(f"127.0.0.1:{port}:8000",))
+    await _until_it_answers(port)
+    done = await quarantine(console, await console.inspect(ref), keep=False)
+    assert {step.what: step.done for step in done.steps}["ports"]
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    again = await quarantine(console, await console.inspect(ref), keep=False)
+    assert {step.what: step.done for step in again.steps}["ports"], "twice is as good as once"
+    undone = await release(console, await console.inspect(ref))
+    assert {step.what: step.done for step in undone.steps}["ports"]
+    await _until_it_answers(port)
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap"], indirect=True)
+async def test_a_port_that_another_program_took_keeps_it_in_quarantine(console: Console, make: Make) -> None:
+    port = _free_port()
+    ref = await make("sh", "-c", SERVES, ports=(f"127.0.0.1:{port}:8000",))
+    await _until_it_answers(port)
+    await quarantine(console, await console.inspect(ref), keep=False)
+    said = pytest.raises(BackendError, match=f"stays in quarantine: ports: .*{port} of this host is taken")
+    with socket.create_server(("127.0.0.1", port)), said:
+        await release(console, await console.inspect(ref))
+    assert (await console.inspect(ref)).quarantine
+    await release(console, await console.inspect(ref))
+    await _until_it_answers(port)

@@ -21,7 +21,7 @@ def writer(tmp_path):
     return Writer(tmp_path / "recordings" / "one.cast", {"width": 80, "height": 24}, 10_000)
 
 
-def as_it_is(parts):
+def as_it_is(parts, sizes=()):
     return parts
 
 
@@ -53,6 +53,18 @@ async def test_a_secret_typed_a_character_at_a_time_is_masked_at_the_end(writer)
     assert told.sha256 == hashlib.sha256(writer.path.read_bytes()).hexdigest()
     assert writer.path.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in writer.path.parent.iterdir()] == ["one.cast"]
+
+
+@pytest.mark.parametrize("moved", [b"\x1b[3;9H", b"\x1b[1;1H\x1b[2B\x1b[8C"])
+async def test_a_secret_that_is_drawn_by_cursor_moves_is_masked_at_the_end(writer, moved):
+    await writer.begin()
+    for data in (b"\x1b[?1049h", b"\x1b[3;1Hcorrect-", b"\x1b[1;1Hx", moved, b"horse-battery", b"\x1b[20;1H"):
+        await writer.output(data)
+    writer.resize(100, 40)
+    await writer.output(b"bye")
+    await writer.end(Redactor([SECRET]).across)
+    text = "".join(text for _, kind, text in read_events(writer.path) if kind == "o")
+    assert text.endswith(moved.decode() + "*************\x1b[20;1Hbye")
 
 
 async def test_a_flood_ends_at_the_cap_and_says_so(writer):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets import leaks
 from sandbox_console.secrets.leaks import Scanner
-from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import MASK, Redactor
+from sandbox_console.secrets.stream_redactor import StreamRedactor
 
 KEY = b"k" * 32
 VALUE = 'pa"ss/wört with=space'

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.secrets.encodings import edges, forms
-from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import MASK, Redactor
+from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.secrets.visible_text import Line, lasting, torn
 from sandbox_console.service.reads.live_logs import _Masks
 

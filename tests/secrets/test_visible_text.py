@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets.leaks import Scanner
-from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import MASK, Redactor
+from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.secrets.visible_text import plain, seen
 
 VALUE = "hunter2-Tr0ub4dor&3"
@@ -119,7 +120,10 @@ def test_what_shows_no_value_passes_byte_for_byte(data, cuts):
         assert streamed(data, cuts, redactor) == data
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters=["\x9b"]), max_size=20)), st.integers(0, 99))
+@given(
+    st.lists(st.text(st.characters(codec="utf-8", exclude_characters=["\x8d", "\x9b"]), max_size=20)),
+    st.integers(0, 99),
+)
 def test_any_text_without_it_passes(parts, cut):
     data = "".join(parts).encode()
     assert streamed(data, [cut], Redactor([VALUE])) == data

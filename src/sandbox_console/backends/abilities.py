@@ -71,6 +71,27 @@ class Holding(Protocol):
 
 
 @runtime_checkable
+class ClosesPorts(Protocol):
+    """Needs no capability: a backend that can close the published ports of a sandbox while it exists."""
+
+    async def publish(self, permit: Permit, ref: SandboxRef, published: bool) -> None:
+        """Close its published ports, or open them again at the same addresses.
+
+        Raises Conflict if it does not run, BackendError if another program has taken an address.
+        """
+        ...
+
+
+@runtime_checkable
+class HasClock(Protocol):
+    """Needs no capability: a backend whose host may have another clock than this machine."""
+
+    async def clock(self) -> float | None:
+        """The host's time in seconds since the epoch; None if it does not tell. Raises BackendUnreachable."""
+        ...
+
+
+@runtime_checkable
 class EndsLostShells(Protocol):
     """Needs no capability: a backend whose shells go on when the console that opened them is killed."""
 

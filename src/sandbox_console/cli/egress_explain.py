@@ -13,6 +13,7 @@ from sandbox_console.errors import InvalidSpec, UsageError
 from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model import hosts
 from sandbox_console.model.egress import REASONS, EgressRule
+from sandbox_console.model.egress_rules import split_target
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, Replayed
 from sandbox_console.service.reads.egress_draft import read_draft
@@ -40,23 +41,6 @@ async def test(context: Context, console: Console, found: Sandbox) -> int:
     if verdict.hint:
         context.say(f"note: {verdict.hint}")
     return 0 if verdict.allowed else 1
-
-
-def split_target(text: str) -> tuple[str, int]:
-    """Read HOST or HOST:PORT; the default port is 443. Raises UsageError."""
-    if not text.strip():
-        raise UsageError("a host is needed, and '' is none", hint="write example.com, or example.com:8443")
-    if "://" in text:
-        bare = text.partition("://")[2].partition("/")[0]
-        raise UsageError(f"{text!r} has a scheme; write only the host, as in {bare!r}")
-    if hosts.parse_address(text) is not None:  # the colons of an IPv6 address are not a port's
-        return text, 443
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        return text, 443
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise UsageError(f"{text!r} has a port that is not a number from 1 to 65535")
-    return host, int(port)
 
 
 async def replay(context: Context, console: Console, found: Sandbox) -> int:

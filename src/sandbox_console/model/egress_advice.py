@@ -19,6 +19,27 @@ def advice(patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(_advice(list(_parsed(patterns))))
 
 
+def notes_on(patterns: Sequence[str], *, allow_ip: bool = False) -> tuple[str, ...]:
+    """For each pattern, what is wrong with it or may be a mistake; empty if nothing is."""
+    return tuple(_note(patterns, at, allow_ip=allow_ip) for at in range(len(patterns)))
+
+
+def _note(patterns: Sequence[str], at: int, *, allow_ip: bool) -> str:
+    try:
+        pattern = hosts.parse(patterns[at], allow_ip=allow_ip)
+    except ValueError as error:
+        return f"✕ {error}"
+    others = list(_parsed([one for index, one in enumerate(patterns) if index != at]))
+    if any(other == pattern for _, other in _parsed(patterns[:at])):
+        return "! it is in the list twice"
+    if wider := next((one for one, other in others if other != pattern and hosts.covers(other, pattern)), ""):
+        return f"! not needed: {wider} covers it"
+    if pattern.wildcard and _public(pattern.host):
+        return f"! too wide: every host under the public suffix {pattern.host} gets through, whoever owns it"
+    covered = [one for one, other in others if other != pattern and hosts.covers(pattern, other)]
+    return f"covers {', '.join(covered)}" if covered else ""
+
+
 def _advice(parsed: Sequence[tuple[str, HostPattern]]) -> Iterator[str]:
     for index, (text, pattern) in enumerate(parsed):
         if pattern.wildcard and _public(pattern.host):

@@ -82,3 +82,20 @@ def rule_problems(action: EgressAction, *, allow_ip: bool) -> dict[str, str]:
         except ValueError as error:
             return {"egress": str(error)}
     return {}
+
+
+def split_target(text: str) -> tuple[str, int]:
+    """Read HOST or HOST:PORT; the default port is 443. Raises UsageError."""
+    if not text.strip():
+        raise UsageError("a host is needed, and '' is none", hint="write example.com, or example.com:8443")
+    if "://" in text:
+        bare = text.partition("://")[2].partition("/")[0]
+        raise UsageError(f"{text!r} has a scheme; write only the host, as in {bare!r}")
+    if hosts.parse_address(text) is not None:  # the colons of an IPv6 address are not a port's
+        return text, 443
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        return text, 443
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise UsageError(f"{text!r} has a port that is not a number from 1 to 65535")
+    return host, int(port)

@@ -66,6 +66,28 @@ def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
     return found
 
 
+def notes_on(texts: Sequence[str]) -> tuple[str, ...]:
+    """For each port, what is wrong with it or may be a mistake; empty if nothing is."""
+    return tuple(_note(texts[: at + 1]) for at in range(len(texts)))
+
+
+def _note(texts: Sequence[str]) -> str:
+    try:
+        one = parse(texts[-1])
+        parse_all([text for text in texts if _valid(text)])
+    except ValueError as error:
+        return f"✕ {error}"
+    return "" if one.loopback else "! other machines can reach it"
+
+
+def _valid(text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
 def freed(texts: Sequence[str]) -> tuple[str, ...]:
     """The ports for a copy of a sandbox: the same addresses, but free host ports, as the original occupies its own."""
     return tuple(str(structs.replace(one, host_port=0)) for one in parse_all(texts))

@@ -16,9 +16,10 @@ class Step(Struct, frozen=True):
 
 
 class Hold(Struct, frozen=True):
-    """Why and by whom a sandbox is held, and what its release needs: whether it was frozen, and the rules it had.
+    """Why and by whom a sandbox is held, and what its release needs.
 
-    ``at`` is seconds since the epoch; ``rules`` is None if egress was not cut.
+    ``at`` is seconds since the epoch. ``frozen`` and ``closed`` are whether it was frozen, and its ports closed;
+    ``rules`` are those of its egress, or None if that was not cut.
     """
 
     ref: str
@@ -28,6 +29,7 @@ class Hold(Struct, frozen=True):
     at: float = 0.0
     frozen: bool = False
     rules: tuple[EgressRule, ...] | None = None
+    closed: bool = False
 
     @property
     def told(self) -> str:

@@ -18,6 +18,7 @@ class Source(StrEnum):
     AUDIT = "audit"
     EGRESS = "egress"
     LOG = "log"  # lines at level error or above
+    SAMPLE = "sample"  # what it used, as far as the caller measured it
 
 
 class Moment(Struct, frozen=True):
@@ -58,8 +59,25 @@ class Missing(Struct, frozen=True):
         return {"name": self.name, "ref": str(self.ref), "missing": str(self.source), "why": self.why}
 
 
+class ClockDifference(Struct, frozen=True):
+    """How far a host's clock is ahead of this machine's, in seconds; below 0 it is behind."""
+
+    backend: str
+    host: str
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"backend": self.backend, "host": self.host, "clock_ahead_s": round(self.seconds, 3)}
+
+    def __str__(self) -> str:
+        way = "ahead of" if self.seconds > 0 else "behind"
+        return f"the clock of {self.backend}/{self.host} is {abs(self.seconds):.1f} s {way} this machine's"
+
+
 class Timeline(Struct, frozen=True):
-    """Moments in order of time, and what could not be read."""
+    """Moments in order of time, what could not be read, and the hosts whose clocks differ from this machine's."""
 
     moments: tuple[Moment, ...]
     missing: tuple[Missing, ...] = ()
+    clocks: tuple[ClockDifference, ...] = ()

@@ -31,17 +31,28 @@ class Verdict(Struct, frozen=True):
 def verdict(
     sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening] = (), last_words: str = ""
 ) -> Verdict | None:
-    """Why a sandbox is not running; None while it is, or before it ever did. Its texts are not cleaned.
+    """Why a sandbox is not running, or does not stay so; None while it is, or before it ever was.
 
     ``happenings`` are the backend's events, oldest first; ``last_words`` is the end of its output.
     """
+    if sandbox.status is Status.STARTING and sandbox.restarts:
+        return _restarting(sandbox.restarts, happenings)
     if sandbox.status not in (Status.EXITED, Status.FAILED, Status.LOST):
         return None
-    found = _hinted(_found(sandbox, entries, happenings), sandbox, last_words)
+    found = _hinted(_without_gateway(_found(sandbox, entries, happenings), sandbox, happenings), sandbox, last_words)
     reason = sandbox.exit.reason if sandbox.exit else ""
     if reason and reason.casefold() in found.headline.casefold():
         return structs.replace(found, evidence=tuple(text for text in found.evidence if text != reason))
     return found
+
+
+def _restarting(count: int, happenings: Sequence[Happening]) -> Verdict:
+    """A loop of restarts, with how it ended the last time."""
+    died = next((one for one in reversed(happenings) if one.what == "die"), None)
+    code = died.attributes.get("exitCode", "") if died else ""
+    last = f", the last time with exit {code}" if code else ""
+    seen = (f"event die {_time(died.at)}",) if died else ()
+    return Verdict(f"it ended and was started again {count} times{last}", (f"restarts: {count}", *seen))
 
 
 def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening]) -> Verdict:
@@ -63,27 +74,80 @@ def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence
 def _judged(
     sandbox: Sandbox, end: Exit, killer: AuditEntry | None, happenings: Sequence[Happening], evidence: tuple[str, ...]
 ) -> Verdict:
-    if end.oom:
-        return Verdict("out of memory: the kernel killed it at its limit", evidence)
+    if end.oom and (end.signal == _KILL or end.code is None):
+        seen = _oom_seen(sandbox, happenings)
+        return Verdict("out of memory: the kernel killed it at its limit", (*evidence, *seen))
     if limit := _time_limit(sandbox, end):
         return Verdict(limit, evidence)
     if killer is not None:
         attempt = killer.attempt
         return Verdict(f"{_DID.get(attempt.action, attempt.action)} by {attempt.actor}", evidence)
     number = end.signal or (end.code - 128 if end.code is not None and 128 < end.code < 160 else None)
+    if restarted := _with_its_host(sandbox, end, happenings):
+        return structs.replace(restarted, evidence=(*evidence, *restarted.evidence))
     if sent := _by_another_client(sandbox, number, happenings):
         return structs.replace(sent, evidence=(*evidence, *sent.evidence))
+    own = end.signal is None and end.code in (128 + _KILL, 128 + _TERM) and _without_signal(sandbox, happenings)
+    return _by_itself(end, number, _oom_seen(sandbox, happenings), evidence, own=own)
+
+
+def _without_signal(sandbox: Sandbox, happenings: Sequence[Happening]) -> bool:
+    """Whether the backend says that no signal ended it, and not only that the code is above 128."""
+    died = [one for one in happenings if one.what == "die" and _this_run(sandbox, one.at)]
+    return bool(died) and died[-1].attributes.get("signal") == ""
+
+
+def _by_itself(
+    end: Exit, number: int | None, seen: tuple[str, ...], evidence: tuple[str, ...], *, own: bool
+) -> Verdict:  # fmt: skip
+    """The end of a command that nobody is known to have ended.
+
+    ``seen`` is the event of a child out of memory. ``own`` is whether a code above 128 is one that it chose itself.
+    """
+    if end.code and (own or number is None) and (end.oom or seen):
+        return Verdict(f"{_FAILED}: exit {end.code}, after the kernel killed a process of it at its memory limit",
+                       (*evidence, *seen))  # fmt: skip
+    if own:
+        return Verdict(f"{_FAILED}: exit {end.code}, its own code: no signal ended it", evidence)
     if number is not None:
         return _by_signal(number, end, evidence)
     if end.code is None:
         return Verdict("unknown: the backend reports no exit code", evidence, sure=False)
     if end.code == 0:
         return Verdict("it finished: exit 0", evidence)
-    if oom := next((one for one in reversed(happenings) if one.what == "oom" and _this_run(sandbox, one.at)), None):
-        seen = f"event oom {_time(oom.at)}"
-        return Verdict(f"{_FAILED}: exit {end.code}, after the kernel killed a process of it at its memory limit",
-                       (*evidence, seen))  # fmt: skip
     return Verdict(f"{_FAILED}: exit {end.code}{_MEANING.get(end.code, '')}", evidence)
+
+
+def _oom_seen(sandbox: Sandbox, happenings: Sequence[Happening]) -> tuple[str, ...]:
+    for one in reversed(happenings):
+        if one.what == "oom" and _this_run(sandbox, one.at):
+            told = "".join(f", {key} {value}" for key, value in sorted(one.attributes.items()) if key in _OOM_TOLD)
+            return (f"event oom {_time(one.at)}{told}",)
+    return ()
+
+
+_OOM_TOLD = ("peak", "limit", "kills")
+
+
+def _with_its_host(sandbox: Sandbox, end: Exit, happenings: Sequence[Happening]) -> Verdict | None:
+    """An end with the engine or the machine: by a signal that nobody is known to have sent, right before its start."""
+    at = sandbox.finished_at
+    if at is None or end.code not in _SWEPT_AWAY:
+        return None
+    for what, text in _STARTS.items():
+        for one in happenings:
+            if one.what == what and one.at - _STOPPING_S <= at <= one.at + _STARTING_S:
+                return Verdict(text, (f"it began again {_time(one.at)}",))
+    return None
+
+
+_STARTS = {
+    "machine_start": "it ended with its machine, which was restarted",
+    "engine_start": "it ended with its engine, which was stopped or restarted",
+}
+_SWEPT_AWAY = (128 + _KILL, 128 + _TERM, 255)
+"""How an engine that stops ends its containers; 255 is what it says of those that it finds dead when it starts."""
+_STOPPING_S, _STARTING_S = 90.0, 60.0
 
 
 _DID = {"stop": "stopped", "kill": "killed", "restart": "stopped for a restart", "remove": "removed",
@@ -110,8 +174,26 @@ def _this_run(sandbox: Sandbox, at: float) -> bool:
     return (begin is None or at >= begin - 1) and (end is None or at <= end + 1)
 
 
+def _without_gateway(found: Verdict, sandbox: Sandbox, happenings: Sequence[Happening]) -> Verdict:
+    """The end of a command that failed by itself while its egress gateway was gone, and with it its way out."""
+    if not found.headline.startswith(_FAILED):
+        return found
+    mine = [one for one in happenings if one.what in _GATEWAY and _this_run(sandbox, one.at)]
+    gone = next((one for one in reversed(mine) if one.what in _GATEWAY_GONE), None)
+    if gone is None or (mine[-1].what == "gateway_start" and (sandbox.finished_at or 0.0) - mine[-1].at > _NEAR_S):
+        return found
+    seen = f"event {gone.what} {_time(gone.at)}"
+    return structs.replace(
+        found, headline=f"{found.headline}, after its egress gateway ended", evidence=(*found.evidence, seen)
+    )
+
+
+_GATEWAY_GONE = ("gateway_die", "gateway_end")
+_GATEWAY = (*_GATEWAY_GONE, "gateway_start")
 _HINTS = (
-    (r"No space left on device|ENOSPC", "its disk, or a limit of bytes or inodes, was full"),
+    (r"(?:create|creating|mkdir|touch|open)[^\n]{0,300}: No space left on device",
+     "its limit of files (inodes) was used up"),
+    (r"No space left on device|ENOSPC", "its disk, or its limit of bytes, was full"),
     (r"Disk quota exceeded|EDQUOT", "a disk quota was used up"),
     (r"Cannot allocate memory|MemoryError|JavaScript heap out of memory|OutOfMemoryError|out of memory",
      "it asked for more memory than it may have"),

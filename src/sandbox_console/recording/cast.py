@@ -22,8 +22,8 @@ _HELD_S = 0.25
 Event = tuple[float, str, str]
 """An event: seconds since the beginning; ``o`` for output, ``r`` for a new size or ``m`` for a mark; the data."""
 
-Mask = Callable[[list[str]], list[str]]
-"""Removes secrets from all of the output, which it gets and returns event by event."""
+Mask = Callable[[list[str], list[tuple[int, int]]], list[str]]
+"""Removes secrets from the output, which it gets and returns event by event, with the terminal's size at each."""
 
 _CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 _BACK = re.compile(r"[^\x08]\x08")
@@ -118,6 +118,19 @@ def append(path: Path, lines: str) -> None:
         file.write(lines.encode())
 
 
+def _sizes(path: Path, events: list[Event]) -> list[tuple[int, int]]:
+    """Columns and rows of the terminal at each event of output."""
+    header, found = read_header(path), []
+    size = int(header.get("width") or 80), int(header.get("height") or 24)
+    for _, kind, text in events:
+        if kind == "r" and re.fullmatch(r"[0-9]{1,5}x[0-9]{1,5}", text):
+            columns, rows = text.split("x")
+            size = int(columns), int(rows)
+        elif kind == "o":
+            found.append(size)
+    return found
+
+
 def mask_file(path: Path, mask: Mask, *, always: bool = False) -> None:
     """Mask a whole recording, because typed secrets arrive one character at a time.
 
@@ -126,7 +139,7 @@ def mask_file(path: Path, mask: Mask, *, always: bool = False) -> None:
     """
     events = list(read_events(path))
     shown = [text for _, kind, text in events if kind == "o"]
-    masked = mask(shown)
+    masked = mask(shown, _sizes(path, events))
     if not always and masked == shown:
         return
     header = json.dumps(read_header(path)) + "\n"

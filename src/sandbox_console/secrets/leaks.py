@@ -15,7 +15,10 @@ from sandbox_console.model.late_pattern import late_pattern
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets import visible_text
 from sandbox_console.secrets.encodings import forms
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.secrets.screen import Screen, roams
 
+_DRAWN = "drawn on a screen"
 _OVERLAP = 64 * 1024 * 2
 """How many bytes are kept from one chunk to the next: the longest value, in hex."""
 
@@ -59,6 +62,8 @@ class Scanner:
 
     def __init__(self, secrets: Iterable[ResolvedSecret], key: bytes) -> None:
         self._key = key
+        secrets = list(secrets)
+        self._values = {secret.name: Redactor([secret.value]) for secret in secrets}
         known = [(secret, forms(secret.value)) for secret in secrets]
         self._names = {form: (secret.name, what) for secret, found in known for form, what in found.items()}
         self.fingerprints = {
@@ -87,7 +92,23 @@ class Scanner:
                     begin, stop = view.span(start, end)
                     if not any(one < stop and begin < other for one, other in known):
                         found.append((begin, stop, name, what, fingerprint))
+            if b"\0" not in data and roams(data):
+                known = [(start, end) for start, end, *_ in found]
+                found += (
+                    hit for hit in self._drawn(data) if not any(one < hit[1] and hit[0] < other for one, other in known)
+                )
         return sorted(found)
+
+    def _drawn(self, data: bytes) -> Iterator[tuple[int, int, str, str, str]]:
+        """Lines that may complete a value on a screen, by moves to other rows."""
+        for name, value in self._values.items():
+            screen, at = Screen(value), 0
+            for line in data.split(b"\n"):
+                before = screen.masked
+                screen.mask(line + b"\n")
+                if screen.masked > before:
+                    yield at, at + len(line), name, _DRAWN, self.fingerprints[name]
+                at += len(line) + 1
 
     def _views(self, data: bytes) -> Iterator[visible_text.View]:
         yield visible_text.seen(data)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from sandbox_console.secrets import visible_text
+from sandbox_console.secrets.cells import Form, form_of
 from sandbox_console.secrets.encodings import Edges, edges, forms
+from sandbox_console.secrets.screen import Screen, roams
 
 MASK = b"[secret]"
 
 Span = tuple[int, int]
+Size = tuple[int, int]
+"""Columns and rows of a terminal."""
 
 
 class Tally:
@@ -36,7 +40,6 @@ TALLY: ContextVar[Tally | None] = ContextVar("tally", default=None)
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
 _ROUNDS = 4
 _HELD_MOST = 64 * 1024
-_LINE_MOST = 4096  # bytes of a line that are remembered, for a cursor that goes back to them
 
 
 class Redactor:
@@ -46,11 +49,12 @@ class Redactor:
         self._forms: list[bytes] = []
         self._edges: dict[bytes, Edges] = {}
         self._prefixes: frozenset[bytes] = frozenset()
-        self._within: frozenset[bytes] = frozenset()
+        self._inner: frozenset[bytes] = frozenset()
         self._firsts: frozenset[int] = frozenset()
         self._lefts: frozenset[int] = frozenset()
         self._longest = 0
         self._automaton: BytesAhoCorasick | None = None
+        self._cells: list[Form] | None = None
         self.add(values)
 
     def __repr__(self) -> str:
@@ -95,9 +99,16 @@ class Redactor:
         ended = {form for form, (_, right) in self._edges.items() if right}  # the next byte decides how much is masked
         self._prefixes = frozenset(form[:size] for form in self._forms for size in range(1, len(form))) | ended
         lefts = [form for form, (left, _) in self._edges.items() if left]
-        self._within = frozenset(form[:size] for form in lefts for size in range(1, len(form) + 1))
+        self._inner = frozenset(form[:size] for form in lefts for size in range(1, len(form) + 1))
         self._firsts = frozenset(form[0] for form in self._forms)
         self._lefts = frozenset().union(*(left for left, _ in self._edges.values()))
+        self._cells = None
+
+    def cells(self) -> list[Form]:
+        """All forms of the values, as a screen has them."""
+        if self._cells is None:
+            self._cells = [form_of(form) for form in self._forms]
+        return self._cells
 
     # -- what is certain of a stream
 
@@ -108,7 +119,7 @@ class Redactor:
         """
         if self._automaton is None:
             return data, b""
-        return self._parted(data, self._hits(data), self.held_back)
+        return self._parted(data, self.hits(data), self.held_back)
 
     def split_seen(self, data: bytes, line: visible_text.Line) -> tuple[bytes, bytes]:
         """Split bytes that look different to a reader; ``line`` is the line that was shown before them."""
@@ -139,7 +150,7 @@ class Redactor:
         for at, first in enumerate(tail):
             if first in self._firsts and tail[at:] in self._prefixes:
                 beside = data[-len(tail) + at - 1 :][:1] if len(data) > len(tail) - at else b""
-                left = beside and beside[0] in self._lefts and tail[at:] in self._within
+                left = beside and beside[0] in self._lefts and tail[at:] in self._inner
                 return len(tail) - at + bool(left)
         return int(data[-1] in self._lefts)
 
@@ -169,16 +180,16 @@ class Redactor:
 
     def spans(self, data: bytes, line: visible_text.Line | None = None) -> list[Span]:
         """Where values are in ``data``, as bytes and as seen after ``line``; in order and without overlaps."""
-        hits = self._hits(data)
+        hits = self.hits(data)
         if line is None and visible_text.plain(data):
             return hits
         if visible_text.doubtful(data):
             other = visible_text.seen(data, bel_ends=True)
-            hits = _apart([*hits, *(other.span(start, end) for start, end in self._hits(other.data))])
+            hits = _apart([*hits, *(other.span(start, end) for start, end in self.hits(other.data))])
         if not ((line and line.moved) or visible_text.moves(data) or self._found(visible_text.bare(data))):
             return hits
         view = visible_text.seen(data)
-        hits += (view.span(start, end) for start, end in self._hits(view.data))
+        hits += (view.span(start, end) for start, end in self.hits(view.data))
         hits += self._written(data, line)
         return _apart(hits)
 
@@ -190,7 +201,7 @@ class Redactor:
         for part in data.split(b"\n"):
             if now.moved or visible_text.moves(part):
                 view = now.write(part, at).view()
-                for start, end in self._hits(view.data):
+                for start, end in self.hits(view.data):
                     begin, stop = view.span(start, end)
                     if stop > 0:
                         yield max(begin, at), stop
@@ -198,7 +209,8 @@ class Redactor:
                         yield at, at + len(part)
             at, now = at + len(part) + 1, visible_text.Line()
 
-    def _hits(self, data: bytes) -> list[Span]:
+    def hits(self, data: bytes) -> list[Span]:
+        """Where values are in bytes, with the neighbours that hold some of their bits."""
         if self._automaton is None:
             return []
         found, past = [], 0
@@ -228,8 +240,17 @@ class Redactor:
         if self._automaton is None:
             return data
         if visible_text.plain(data):
-            return _replaced(data, self._hits(data))
-        return self.settled(data)
+            return _replaced(data, self.hits(data))
+        data = self.settled(data)
+        return self.masked_on(Screen(self), data) if roams(data) else data
+
+    def masked_on(self, screen: Screen, data: bytes) -> bytes:
+        """``data`` without what the codes in it put together on a screen."""
+        before = screen.masked
+        data = screen.mask(data)
+        if (tally := TALLY.get()) is not None:
+            tally.count += screen.masked - before
+        return data
 
     def text(self, text: str) -> str:
         """Mask values in text."""
@@ -237,74 +258,31 @@ class Redactor:
             return text
         return self.apply(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
-    def across(self, parts: list[str]) -> list[str]:
-        """Mask values in text that comes in parts. If a value spans several parts, its mask goes into the first one."""
+    def across(self, parts: list[str], sizes: Sequence[Size] = ()) -> list[str]:
+        """Mask values in text that comes in parts. If a value spans several parts, its mask goes into the first one.
+
+        ``sizes`` has the size of the terminal for each part, if it is known.
+        """
         if self._automaton is None:
             return parts
+        parts = self._within(parts)
+        if not any(roams(part.encode("utf-8", "replace")) for part in parts):
+            return parts
+        screen, done = Screen(self, sizes[0] if sizes else None), []
+        for at, part in enumerate(parts):
+            if at and sizes and sizes[at] != sizes[at - 1]:
+                screen.resize(*sizes[at])
+            data = part.encode("utf-8", "surrogatepass")
+            done.append(self.masked_on(screen, data).decode("utf-8", "surrogatepass"))
+        return done
+
+    def _within(self, parts: list[str]) -> list[str]:
         for _ in range(_ROUNDS):
             data = [part.encode("utf-8", "surrogatepass") for part in parts]
             if not (spans := self.spans(b"".join(data))):
                 return parts
             parts = [part.decode("utf-8", "replace") for part in _without(data, spans)]
         return [self.text("".join(parts)), *("" for _ in parts[1:])]
-
-
-class StreamRedactor:
-    """Masks one stream's bytes, even if a value is split across chunks."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._held = b""
-        self._line, self._since = (
-            visible_text.Line(),
-            b"",
-        )  # the line as shown, and what follows it
-
-    @property
-    def holding(self) -> bool:
-        """Whether bytes are held back."""
-        return bool(self._held)
-
-    def feed(self, data: bytes) -> bytes:
-        """Bytes that may be shown so far. The last ones are held back while they may begin a value or a character."""
-        data = self._held + data if self._held else data
-        torn = data[len(data) - visible_text.torn(data) :]
-        data = data[: len(data) - len(torn)]
-        if not self._redactor.active:  # lines matter only for values: 1 GiB of zeros took 100 s of CPU
-            shown, self._held = data, b""
-        elif not self._line.moved and visible_text.plain(data):
-            shown, self._held = self._redactor.split(data)
-        else:
-            shown, self._held = self._redactor.split_seen(data, self._shown())
-        self._held += torn
-        self._note(shown)
-        return shown
-
-    def flush(self) -> bytes:
-        """The remaining bytes, at the stream's end."""
-        held, self._held = self._held, b""
-        if not self._line.moved and visible_text.plain(held):
-            held = self._redactor.apply(held)
-        else:
-            held = self._redactor.settled(held, self._shown())
-        self._note(held)
-        return held
-
-    def _shown(self) -> visible_text.Line:
-        self._line.write(visible_text.lasting(self._since))
-        self._since = b""
-        return self._line
-
-    def _note(self, shown: bytes) -> None:
-        """Remember what the current line shows."""
-        at = shown.rfind(b"\n") + 1
-        if at:
-            self._line, self._since = visible_text.Line(), b""
-        rest = shown[at:]
-        if self._line.moved or visible_text.moves(rest):
-            self._shown().write(rest)
-        elif rest:
-            self._since = (self._since + rest)[-_LINE_MOST:]
 
 
 def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:

@@ -19,18 +19,18 @@ CODE_MOST = 4096
 
 # As in a terminal's parser (ECMA-48; DEC's is described in vt100.net/emu/dec_ansi_parser), a control character within a
 # code is obeyed at once, CAN and SUB end a code without effect, and ESC begins another one.
-_WITHIN = rb"\x00-\x09\x0b-\x17\x19\x1c-\x1f\x7f"
-_REST = rb"[" + _WITHIN + rb" -?]*"
+WITHIN = rb"\x00-\x09\x0b-\x17\x19\x1c-\x1f\x7f"
+_REST = rb"[" + WITHIN + rb" -?]*"
 _CUT = rb"[\x18\x1a]|(?=\x1b)"
 # CSI, then the strings OSC, DCS, SOS, PM and APC with their text, then two-byte and three-byte codes, then ESC alone.
-_ESC = (
-    rb"\x1b[" + _WITHIN + rb"]*(?:\[" + _REST + rb"(?:[@-~]|" + _CUT + rb")"
+ESC = (
+    rb"\x1b[" + WITHIN + rb"]*(?:\[" + _REST + rb"(?:[@-~]|" + _CUT + rb")"
     rb"|\][^\x07\x18\x1a\x1b\n]{0,4096}(?:\x07|\x1b\\|" + _CUT + rb")"
     rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}(?:\x1b\\|" + _CUT + rb")"
-    rb"|[ -/][" + _WITHIN + rb" -/]*(?:[0-~]|" + _CUT + rb")|[0-Z\\-~\x18\x1a])?"
+    rb"|[ -/][" + WITHIN + rb" -/]*(?:[0-~]|" + _CUT + rb")|[0-Z\\-~\x18\x1a])?"
 )  # fmt: skip
 # CSI as one character (in UTF-8), and characters without width: soft hyphen, joiners, direction marks, selectors, tags.
-_WIDTHLESS = (
+WIDTHLESS = (
     rb"\xc2\x9b"
     + _REST
     + rb"(?:[@-~]|"
@@ -42,49 +42,49 @@ _WIDTHLESS = (
 )
 # Most terminals end DCS, SOS, PM and APC only with ST; some programs also end them with BEL, as an OSC.
 _BEL_ENDS_TEXT = rb"\x1b[PX^_][^\x07\x18\x1a\x1b\n]{0,4096}\x07"
-_BEL_ENDS = late_pattern(_BEL_ENDS_TEXT)
-_CODE = late_pattern(_ESC)
+BEL_ENDS = late_pattern(_BEL_ENDS_TEXT)
+_CODE = late_pattern(ESC)
 _COLOURS = late_pattern(rb"\x1b\[[0-9;:]*[mK]")  # and erasing to the end of the line: nearly all codes in logs
 _LONE = rb"\r(?!\n)"
-_UNSEEN_TEXT = rb"(?:" + _ESC + rb"|[\x00-\x08\x0e-\x1f\x7f]|" + _LONE + rb"|" + _WIDTHLESS + rb")+"
+_UNSEEN_TEXT = rb"(?:" + ESC + rb"|[\x00-\x08\x0e-\x1f\x7f]|" + _LONE + rb"|" + WIDTHLESS + rb")+"
 _UNSEEN = late_pattern(_UNSEEN_TEXT)
 _UNSEEN_TO_BEL = late_pattern(_BEL_ENDS_TEXT + rb"|" + _UNSEEN_TEXT)
 _CONTROLS = [bytes([one]) for one in (*range(8), 8, *range(14, 27), *range(28, 32), 127)]  # except ESC and CR
 _IDLE = b"".join(one for one in _CONTROLS if one != b"\b") + b"\x0b\x0c"
-_WIDE = late_pattern(_WIDTHLESS)
+_WIDE = late_pattern(WIDTHLESS)
 _LEADS = tuple(bytes([one]) for one in (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3))
 # The beginning of a code that is not complete yet.
 _BEGUN = late_pattern(
-    rb"(?:\x1b[" + _WITHIN + rb"]*(?:\[" + _REST + rb"|\][^\x07\x18\x1a\x1b\n]{0,4096}\x1b?"
-    rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}\x1b?|[ -/][" + _WITHIN + rb" -/]*)?|\xc2(?:\x9b" + _REST + rb")?"
+    rb"(?:\x1b[" + WITHIN + rb"]*(?:\[" + _REST + rb"|\][^\x07\x18\x1a\x1b\n]{0,4096}\x1b?"
+    rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}\x1b?|[ -/][" + WITHIN + rb" -/]*)?|\xc2(?:\x9b" + _REST + rb")?"
     rb"|\xcd|\xd8|\xe1[\x85\x9e\xa0]?|\xe2[\x80\x81]?|\xe3\x85?|\xef[\xb8\xbb\xbe\xbf]?"
     rb"|\xf0(?:\x9b\xb2?|\x9d\x85?)?|\xf3(?:\xa0[\x80-\x87]?)?)\Z"
 )
 _RETURN = re.compile(_LONE)
-_CSI = rb"(?:\x1b[" + _WITHIN + rb"]*\[|\xc2\x9b)"
-_PARAMETERS = rb"[" + _WITHIN + rb"0-9;]*"
+CSI = rb"(?:\x1b[" + WITHIN + rb"]*\[|\xc2\x9b)"
+_PARAMETERS = rb"[" + WITHIN + rb"0-9;]*"
 # The codes of ECMA-48 that move within a line, insert, delete, erase and repeat, and that save and restore the column.
 _MOVE = late_pattern(
-    rb"\x1b[" + _WITHIN + rb"]*(?:\[" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]|[78])"
+    rb"\x1b[" + WITHIN + rb"]*(?:\[" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]|[78])"
 )  # separate from the next one: a single first byte is found fast
 _WIDE_MOVE = late_pattern(rb"\xc2\x9b" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]")
 # One character, or what a decoder replaces as one broken character (Unicode 15, table 3-7 and D93b: the longest
 # prefix).
-_LETTER = (
+LETTER = (
     rb"[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]{1,2}|\xed[\x80-\x9f][\x80-\xbf]?"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{0,2}|[\xf1-\xf3][\x80-\xbf]{1,3}|\xf4[\x80-\x8f][\x80-\xbf]{0,2}"
 )
 _STEP = late_pattern(
-    rb"([\x20-\x7e]+)|" + _CSI + rb"(" + _PARAMETERS + rb")([CDGIPXZ`abhlsu@])|" + _ESC + rb"|" + _WIDTHLESS + rb"|"
-    + _LETTER + rb"|.",
+    rb"([\x20-\x7e]+)|" + CSI + rb"(" + _PARAMETERS + rb")([CDGIPXZ`abhlsu@])|" + ESC + rb"|" + WIDTHLESS + rb"|"
+    + LETTER + rb"|.",
     re.DOTALL,
 )  # fmt: skip
 _TORN = late_pattern(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})\Z")
 _RETURNS_ONLY = re.compile(rb"[\x20-\x7e\r]*\Z")
-_WITHIN_ONE = re.compile(rb"[" + _WITHIN + rb"]")
-_ONES = [bytes([one]) for one in range(256)]
-_COLUMNS_MOST = 4096  # a cursor cannot go further: no terminal is wider
-_TAB = 8
+_WITHIN_ONE = re.compile(rb"[" + WITHIN + rb"]")
+ONES = [bytes([one]) for one in range(256)]
+COLUMNS_MOST = 4096  # a cursor cannot go further: no terminal is wider
+TAB = 8
 _INSERT = 4  # ECMA-48's insertion-replacement mode
 
 
@@ -158,7 +158,7 @@ def _unseen(data: bytes) -> re.Pattern[bytes]:
 
 def doubtful(data: bytes) -> bool:
     """Whether readers disagree about where a code ends."""
-    return b"\x07" in data and b"\x1b" in data and _BEL_ENDS.search(data) is not None
+    return b"\x07" in data and b"\x1b" in data and BEL_ENDS.search(data) is not None
 
 
 def seen(data: bytes, *, bel_ends: bool = False) -> View:
@@ -198,7 +198,7 @@ class Line:
         for match in _STEP.finditer(data):
             text, place = match[0], offset + match.start()
             if match[1]:
-                self._put([_ONES[one] for one in text], range(place, place + len(text)))
+                self._put([ONES[one] for one in text], range(place, place + len(text)))
             elif match[3]:
                 self._controls(match[0])
                 self._obey(match[3], _number(match[2]))
@@ -214,14 +214,14 @@ class Line:
         for text in reversed(data.split(b"\r")):
             runs.append((text, offset + end - len(text)))
             end -= len(text) + 1
-        self.column = min(len(runs[0][0]), _COLUMNS_MOST)
+        self.column = min(len(runs[0][0]), COLUMNS_MOST)
         for text, place in runs:
-            if (done := len(self.cells)) < min(len(text), _COLUMNS_MOST):
-                self.cells += [_ONES[one] for one in text[done:_COLUMNS_MOST]]
-                self.places += range(place + done, place + min(len(text), _COLUMNS_MOST))
+            if (done := len(self.cells)) < min(len(text), COLUMNS_MOST):
+                self.cells += [ONES[one] for one in text[done:COLUMNS_MOST]]
+                self.places += range(place + done, place + min(len(text), COLUMNS_MOST))
 
     def _letter(self, text: bytes, place: int) -> None:
-        wide = _width(text)
+        wide = width(text)
         if wide:
             self._put([text, b""][:wide], [place] * wide)
 
@@ -237,7 +237,7 @@ class Line:
             case b"\r":
                 self.column = 0
             case b"\t":
-                self.column = min((self.column // _TAB + 1) * _TAB, _COLUMNS_MOST)
+                self.column = min((self.column // TAB + 1) * TAB, COLUMNS_MOST)
             case b"\x1b7":
                 self._kept = self.column
             case b"\x1b8":
@@ -257,11 +257,11 @@ class Line:
                 blank = self.cells[at : at + count]
                 self.cells[at : at + count] = [b" "] * len(blank)
             case b"@" if at < len(self.cells):
-                blanks = min(count, _COLUMNS_MOST)
+                blanks = min(count, COLUMNS_MOST)
                 self.cells[at:at] = [b" "] * blanks
                 self.places[at:at] = [self.places[at]] * blanks
             case b"b" if 0 < at <= len(self.cells):
-                again = min(count, _COLUMNS_MOST)
+                again = min(count, COLUMNS_MOST)
                 self._put([self.cells[at - 1]] * again, [self.places[at - 1]] * again)
             case b"h" | b"l" if number == _INSERT:
                 self._inserts = how == b"h"
@@ -280,7 +280,7 @@ class Line:
         self.cells[self.column : self.column if self._inserts else end] = cells
         self.places[self.column : self.column if self._inserts else end] = places
         self.column = end
-        if (over := len(self.cells) - _COLUMNS_MOST) > 0:  # no terminal is wider: the text would have wrapped
+        if (over := len(self.cells) - COLUMNS_MOST) > 0:  # no terminal is wider: the text would have wrapped
             del self.cells[:over], self.places[:over]
             self.column = max(0, self.column - over)
 
@@ -298,7 +298,7 @@ class Line:
         return View(b"".join(cells), [0, *accumulate(map(len, cells[:-1]))], self.places[:end] or [0])
 
 
-def _width(text: bytes) -> int:
+def width(text: bytes) -> int:
     """The columns of a character: 0, 1 or 2. A terminal shows a broken character in one column."""
     if _WIDE.fullmatch(text):
         return 0
@@ -333,9 +333,9 @@ def _moved(column: int, how: bytes, count: int) -> int:
         case b"D":
             column -= count
         case b"I":
-            column = (column // _TAB + count) * _TAB
+            column = (column // TAB + count) * TAB
         case b"Z":
-            column = max(0, -(-column // _TAB) - count) * _TAB
+            column = max(0, -(-column // TAB) - count) * TAB
         case b"G" | b"`":
             column = count - 1
-    return min(max(0, column), _COLUMNS_MOST)
+    return min(max(0, column), COLUMNS_MOST)

@@ -64,6 +64,7 @@ from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
 from sandbox_console.service.sessions.kept_shells import KeptShells
+from sandbox_console.service.sessions.lost_recreations import LostRecreations
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
@@ -88,10 +89,7 @@ class Console:
 
         ``templates`` is the folder of templates, by default one beside the state.
         """
-        self.config = config
-        self.hub = hub
-        self.fleet = fleet
-        self.trail = trail
+        self.config, self.hub, self.fleet, self.trail = config, hub, fleet, trail
         fleet.remember = recorded(trail)
         state, kept = trail.path.parents[1], config.logs
         self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
@@ -117,10 +115,11 @@ class Console:
         records = ShellRecords(state / "shells")
         self._lost = LostShells(records, fleet, trail, self._vault, self.recordings, options)
         self.kept_shells = KeptShells(records, config.shell, self._lost, trail.actor, options)
-        self._sessions = OpenSessions(self.holds, self.kept_shells.end_all)
+        self.sessions = OpenSessions(self.holds, self.kept_shells.end_all)
+        self.recreations = LostRecreations(state / "recreations", fleet, trail, self._vault, lambda: self.read_only)
         self._performer = Performer(
             self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
-            self._lost, self.kept_shells, self._sessions.end,
+            self._lost, self.kept_shells, self.sessions.end, self.recreations,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -160,6 +159,8 @@ class Console:
         self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
     ) -> Sequence[Found | ConsoleError]:
         """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
+        if changing:  # a replacement that was left half done may have the name
+            await self.recreations.look()
         return await self.fleet.find(names, changing=changing, only_answering=only_answering)
 
     async def refuse_held(self, name: str) -> None:
@@ -301,7 +302,7 @@ class Console:
         """Carry an action out. The operation's result raises what went wrong, with the row's id."""
         operation = Operation(action)
         operation.run(self._begin(self._perform(action, consent, io or ExecIO(), operation)))
-        self._sessions.note(operation)
+        self.sessions.note(operation)
         return operation
 
     async def _perform(self, action: Action, consent: Consent, io: ExecIO, operation: Operation) -> ActionResult:
@@ -334,7 +335,7 @@ class Console:
         if not self.read_only:
             self._lost.look()
         session = await self._performer.shell(request, consent)
-        self._sessions.add(session)
+        self.sessions.add(session)
         return session
 
     async def end_shell(self, action: EndShell, *, consent: Consent = Consent()) -> ActionResult:  # noqa: B008 - frozen
@@ -358,8 +359,9 @@ class Console:
         for task in self._operations:
             task.cancel()
         await asyncio.gather(*self._operations, return_exceptions=True)
-        await self._sessions.close()
+        await self.sessions.close()
         await self._lost.close()
+        await self.recreations.close()
         if self.reload is not None:
             await self.reload.close()
         await self._stats.close()

@@ -55,6 +55,7 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.sessions.held_terminal import DETACHED, HeldTerminal
 from sandbox_console.service.sessions.kept_session import KeptSession
 from sandbox_console.service.sessions.kept_shells import KeptShells
+from sandbox_console.service.sessions.lost_recreations import LostRecreations
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.shell import ShellSession
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord
@@ -68,8 +69,9 @@ class Performer:
     def __init__(
         self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
         recordings: Recordings, holds: Holds, lost: LostShells, kept: KeptShells, end_sessions: EndSessions,
+        recreations: LostRecreations,
     ) -> None:  # fmt: skip
-        self._kept = kept
+        self._kept, self._recreations = kept, recreations
         self._holds, self._lost, self._end_sessions = holds, lost, end_sessions
         self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
         self._vault, self._shares, self._recordings = vault, shares, recordings
@@ -81,6 +83,7 @@ class Performer:
 
         ``operation`` receives the progress. ``mask`` hides secrets in the output, by default all known ones.
         """
+        await self._recreations.look()
         request = await self._admission.request(action, consent)
         made: list[SandboxRef] = []
 
@@ -115,7 +118,7 @@ class Performer:
         handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
         call = Call(
             backend, request.target, handed, operation.report, io, mask, injects, self._holds, acting() or
-            self._trail.actor, self._end_sessions,
+            self._trail.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
         result = await carry_out(action, permit, call)
         if isinstance(action, Exec):

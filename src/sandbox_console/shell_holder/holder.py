@@ -15,7 +15,8 @@ from typing import Any
 
 from sandbox_console.background_process import ProcessFolder, peer
 from sandbox_console.recording.cast import Pending
-from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.shell_holder import guest
 from sandbox_console.shell_holder.frames import ENDED
 from sandbox_console.shell_holder.recorder import Recorder
@@ -43,7 +44,7 @@ class Holder:
         self._place, self._facts = place, facts
         self._loop = asyncio.get_running_loop()
         redactor = Redactor.from_state(facts["redactor"])
-        self._across, self._mask = redactor.across, StreamRedactor(redactor)
+        self._across, self._mask = redactor.across, StreamRedactor(redactor, (facts["cols"], facts["rows"]))
         self._screen = Screen(facts["cols"], facts["rows"], facts["scrollback_bytes"])
         self._recorder = _recorder(facts)
         self._viewers: set[Viewer] = set()
@@ -103,6 +104,7 @@ class Holder:
             return
         cols, rows = min(size[0] for size in sizes), min(size[1] for size in sizes)
         if (cols, rows) != (self._screen.cols, self._screen.rows):
+            self._mask.resize(cols, rows)
             self._screen.resize(cols, rows)
             self._guest.resize(cols, rows)
             if self._recorder is not None:

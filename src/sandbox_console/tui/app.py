@@ -44,6 +44,8 @@ from sandbox_console.tui.state.messages import (
     ForwardAsked,
     NameAsked,
     ShellsAsked,
+    TimelineAsked,
+    WhyAsked,
     bridge,
 )
 from sandbox_console.tui.state.operations import Work
@@ -52,6 +54,8 @@ from sandbox_console.tui.text.formatting import error_words
 
 SMALLEST = (60, 15)
 MESSAGES_KEPT = 500
+ALERTS_AFTER_S = 1.0
+"""Seconds after which the alerts are followed: not while the first page is drawn."""
 
 
 def _commands() -> type[Provider]:
@@ -75,6 +79,7 @@ class ConsoleApp(PageActions):
         self.main = MainScreen(console, self.publish, clock)
         self.told: deque[Told] = deque(maxlen=MESSAGES_KEPT)
         self._bridge: asyncio.Task[None] | None = None
+        self._alerts: asyncio.Task[None] | None = None
 
     async def on_mount(self) -> None:
         for theme in THEMES:
@@ -90,6 +95,12 @@ class ConsoleApp(PageActions):
         deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
         self._bridge.add_done_callback(self._bridge_ended)
+        if self.service.config.alerts.rules:
+            self.set_timer(ALERTS_AFTER_S, self._watch_alerts)
+
+    def _watch_alerts(self) -> None:
+        self._alerts = asyncio.create_task(self.alert_watch().run())
+        self._alerts.add_done_callback(self._bridge_ended)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Define ``$dim`` for third-party themes: muted text that does not depend on the background."""
@@ -106,9 +117,9 @@ class ConsoleApp(PageActions):
             self._handle_exception(error if isinstance(error, Exception) else RuntimeError(str(error)))
 
     async def on_unmount(self) -> None:
-        if self._bridge is not None:
-            self._bridge.cancel()
-            await asyncio.gather(self._bridge, return_exceptions=True)
+        for task in filter(None, (self._bridge, self._alerts)):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         if "forwards" in self.__dict__:  # otherwise none has been requested
             await self.forwards.close()
         await self.bulk.close()
@@ -154,6 +165,12 @@ class ConsoleApp(PageActions):
 
     def on_draft_asked(self, message: DraftAsked) -> None:
         self.egress.draft(message.sandboxes)
+
+    def on_why_asked(self, message: WhyAsked) -> None:
+        self.open_why(message.sandbox)
+
+    def on_timeline_asked(self, message: TimelineAsked) -> None:
+        self.open_timeline(message.sandboxes)
 
     def on_form_asked(self, message: FormAsked) -> None:
         self.run_worker(self.open_form(message.sandbox))

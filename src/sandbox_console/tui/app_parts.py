@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from textual.css.query import NoMatches
+from textual.notifications import SeverityLevel
 
 from sandbox_console.model.action import Action
+from sandbox_console.model.alert import Alert
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Consent
 from sandbox_console.tui.app_base import BaseApp
@@ -23,12 +25,14 @@ from sandbox_console.tui.state.reducer import reduce
 
 if TYPE_CHECKING:
     from sandbox_console.tui.actions.action_flow import Flows
+    from sandbox_console.tui.alerts.alert_watch import AlertWatch
     from sandbox_console.tui.bulk.bulk_flow import BulkFlow
     from sandbox_console.tui.egress.egress_flow import EgressFlow
     from sandbox_console.tui.forward.forward_flow import ForwardFlow
     from sandbox_console.tui.images.image_flow import HostFlow
     from sandbox_console.tui.shell.shell_flow import ShellFlow
 
+_SEVERITIES = ("info", "warning", "critical")
 Told = tuple[float, str, str]
 """The time (Unix seconds), the severity, and the message."""
 
@@ -44,6 +48,20 @@ class AppParts(BaseApp):
     @property
     def selected(self) -> Sandbox | None:
         return self.main.selected
+
+    def alert_watch(self) -> AlertWatch:
+        """Make what follows the alerts, and runs the rules."""
+        from sandbox_console.tui.alerts.alert_watch import AlertWatch
+
+        return AlertWatch(self.service, self.publish, self._alerts_fired, self.write_to_terminal)
+
+    def _alerts_fired(self, begun: Sequence[Alert]) -> None:
+        """Ring the bell, and show the worst of the alerts that began to fire."""
+        first = max(begun, key=lambda one: _SEVERITIES.index(one.severity))
+        more = f" (and {len(begun) - 1} more)" if len(begun) > 1 else ""
+        severity: SeverityLevel = "error" if first.severity == "critical" else "warning"
+        self.bell()
+        self.notify(f"{first.name}: {first.text}{more}", title=f"alert {first.rule}", severity=severity, timeout=15)
 
     def publish(self, *news: News) -> None:
         """Apply news to the state. Several items passed together are drawn once."""

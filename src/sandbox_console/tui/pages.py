@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from textual.content import Content
@@ -67,6 +67,25 @@ class PageActions(AppParts):
         from sandbox_console.tui.egress.inbox_screen import EgressScreen
 
         self.push_screen(EgressScreen(self.service, self.now))
+
+    def action_alerts(self) -> None:
+        """Show the alerts."""
+        from sandbox_console.tui.alerts.alerts_screen import AlertsScreen
+
+        self.push_screen(AlertsScreen(self.service, self.now), lambda ref: self.main.go_to(ref) if ref else None)
+
+    def open_why(self, sandbox: Sandbox) -> None:
+        """Show why a sandbox is in its state."""
+        from sandbox_console.tui.incident.why_screen import WhyScreen
+
+        self.push_screen(WhyScreen(self.service, sandbox, self.now))
+
+    def open_timeline(self, sandboxes: Sequence[Sandbox]) -> None:
+        """Show what happened to sandboxes."""
+        from sandbox_console.tui.incident.timeline_screen import TimelineScreen
+
+        go = lambda place: self.main.show_log(*place) if place else None  # noqa: E731
+        self.push_screen(TimelineScreen(self.service, sandboxes, self.now), go)
 
     def action_images(self) -> None:
         """Show the images."""

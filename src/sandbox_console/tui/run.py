@@ -33,7 +33,7 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
         console.shipper.start()
         app = (await asyncio.to_thread(_app_class))(console)
         settling = freeze_soon()
-        lost = asyncio.create_task(console.end_lost_shells())
+        lost = asyncio.gather(console.end_lost_shells(), console.recreations.look(), return_exceptions=True)
         try:
             with ended_by_signals(app):
                 await app.run_async()

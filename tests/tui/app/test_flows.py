@@ -24,6 +24,7 @@ from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.dialogs.text_screen import TextScreen, TooSmallScreen
+from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.form_screen import FormScreen
 from sandbox_console.tui.logs.logs_tab import LogsPane
 from sandbox_console.tui.widgets.table.table import FleetTable
@@ -466,8 +467,12 @@ async def test_help_names_the_keys_that_work_here(run_app):
 
 async def fill(app, pilot, **texts):
     for name, text in texts.items():
-        app.screen.query_one(f"#field-{name}", Input).value = text
+        row_of(app, name).write(text)
     await pilot.pause()
+
+
+def row_of(app, name):
+    return next(row for row in app.screen.query(FormRow) if row.field.name == name)
 
 
 async def test_create_shows_errors_beside_their_fields_and_keeps_what_was_typed(run_app, fake):
@@ -480,7 +485,7 @@ async def test_create_shows_errors_beside_their_fields_and_keeps_what_was_typed(
         await pilot.press("ctrl+s")
         await until(pilot, lambda: len(app.screen.query("FormRow.-wrong")) == len(wrong))
         assert "is not a size" in screen_text(app)
-        assert {name: app.screen.query_one(f"#field-{name}", Input).value for name in wrong} == wrong
+        assert {name: row_of(app, name).text for name in wrong} == wrong
         assert app.focused.id == "field-name"
         assert fake.permits == []
 

@@ -13,7 +13,7 @@ from tests.cli.terminal import Terminal
 from tests.support.require import missing
 from tests.tui.app.scene import screen_text, until
 from tests.tui.app.test_flows import fill, on
-from textual.widgets import Button, Input, Select
+from textual.widgets import Button, Select
 
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import find_paths
@@ -21,6 +21,7 @@ from sandbox_console.service.config import Config, TuiOptions
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TooSmallScreen
 from sandbox_console.tui.form.form_draft import DraftFile, without_secrets
+from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.form_screen import FormScreen
 
 __all__ = ["cli"]
@@ -42,7 +43,7 @@ async def opened(app, pilot, key="n"):
 
 
 def text(form, name):
-    return form.query_one(f"#field-{name}", Input).value
+    return next(row for row in form.query(FormRow) if row.field.name == name).text
 
 
 @pytest.mark.parametrize("key", ["n", "e"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.tui.app.scene import NOW, NS, fleet, log_lines, ref, samples, sandbox, screen_text, until
 from tests.tui.app.sheet import MIDDLE, SMALL
+from tests.tui.app.test_flows import row_of
 from textual.widgets import Input
 
 from sandbox_console.model.capability import Capabilities, Capability
@@ -18,6 +19,7 @@ from sandbox_console.tui.dialogs.text_screen import TextScreen, TooSmallScreen
 from sandbox_console.tui.fleet.columns_screen import ColumnsScreen
 from sandbox_console.tui.fleet.groups import GroupKey
 from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.form.secret_dialog import SecretScreen
 
 HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202eevil\u200b"
 DEAD = "connection refused at /run/docker.sock"
@@ -168,6 +170,19 @@ async def test_form(run_app, sheets):
             app.screen.query_one(f"#field-{name}", Input).value = text
         await pilot.press("ctrl+s")
         await sheets(app, pilot, "errors", ready=lambda: len(app.screen.query("FormRow.-wrong")) == 4)
+
+
+async def test_form_lists(run_app, fake, sheets):
+    async with run_app() as (app, pilot):
+        await dialog(pilot, "n", FormScreen)
+        row_of(app, "egress").write("api.acme.org *.com *.acme.org https://x.io/y")
+        row_of(app, "ports").write("8080:80 0.0.0.0:22:22")
+        row_of(app, "secrets").write("GONE")
+        app.screen.query_one("#test-host", Input).value = "api.acme.org:8443"
+        await sheets(app, pilot, "lists")
+        await dialog(pilot, "f7", SecretScreen)
+        await pilot.press(*"TOKEN", "down", "right", "right")
+        await sheets(app, pilot, "secret")
 
 
 async def test_edit(run_app, fake, sheets):

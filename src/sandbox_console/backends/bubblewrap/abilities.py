@@ -57,6 +57,16 @@ class Abilities:
             async for happening in found:
                 yield happening
 
+    async def publish(self, permit: Permit, ref: SandboxRef, published: bool) -> None:
+        record = await self._record(ref)
+        if not record.status.live:
+            raise not_running(record.spec.name, record.status)
+        await self._ask(record, {"op": "ports", "open": published})
+
+    async def _ask(self, record: Record, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request to its supervisor. Raises BackendError."""
+        raise NotImplementedError
+
     async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
         record = await self._running(ref)
         query = LogQuery(follow=True, since=time.time())

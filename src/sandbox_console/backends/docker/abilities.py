@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.base import Process, Progress
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.docker import attach, commit, events, files, images, processes, pull
+from sandbox_console.backends.docker import attach, commit, events, files, images, processes, pull, translate
 from sandbox_console.model.action import Permit
 from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
 from sandbox_console.model.image import Image, Prunable
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
     from sandbox_console.backends.docker.engine import Engine
     from sandbox_console.backends.docker.gateways import Gateways
+
+_CLOCK_S = 5.0
 
 
 class Abilities:
@@ -55,6 +57,10 @@ class Abilities:
         async with aclosing(events.read(await self._engine(), ref.id, since=since, follow=follow)) as found:
             async for happening in found:
                 yield happening
+
+    async def clock(self) -> float | None:
+        info = await (await self._engine()).call("GET", "info", timeout_s=_CLOCK_S)
+        return translate.seconds(info.get("SystemTime"))
 
     async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
         need(permit)

@@ -51,6 +51,17 @@ class EgressAbilities(Abilities):
         folder = self._gateways.folder(await self._needed(ref))
         await asyncio.to_thread(gateway_rules.put, folder, rules)
 
+    async def publish(self, permit: Permit, ref: SandboxRef, published: bool) -> None:
+        """Its gateway publishes its ports, so that is stopped and started; egress is denied in the meantime."""
+        need(permit)
+        engine = await self._engine()
+        with about(described(ref.id)):
+            data = await engine.call("GET", container_path(ref.id, "json"))
+        token = token_of(data)
+        if not token:
+            raise BackendError(f"{described(ref.id)} has no gateway that publishes its ports")
+        await (self._gateways.start(engine, token, data) if published else self._gateways.stop(engine, token))
+
     async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
         need(permit)
         token = await self._needed(ref)

@@ -7,11 +7,14 @@ import platform
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from glob import escape
 from typing import Any, TypeVar
 
 from sandbox_console.errors import NotFound
 from sandbox_console.model.alert import Alert, AlertMessage, AlertState, Delivery, Silence
 from sandbox_console.service.alerts.channels.desktop import Write
+from sandbox_console.service.alerts.lifecycle import is_silenced
 from sandbox_console.service.alerts.outbox import send
 from sandbox_console.service.alerts.store import AlertStore
 from sandbox_console.service.alerts.watch import alerts_folder, runs
@@ -62,6 +65,21 @@ class AlertBook:
 
         body = {"rule": rule, "sandbox": sandbox, "seconds": seconds, "reason": reason}
         return await self._recorded("alert-silence", body, act)
+
+    async def silence_alert(self, alert: Alert, seconds: float, reason: str = "") -> Silence:
+        """Turn off the messages of an alert's rule about its subject. Raises what ``silence`` raises."""
+        return await self.silence(escape(alert.rule), escape(alert.subject), seconds, reason)
+
+    async def end_silence_of(self, alert: Alert) -> Sequence[Silence]:
+        """Turn on again what ``silence_alert`` turned off. Returns the silences that still cover the alert.
+
+        Another console may have ended it in the meantime. Raises Denied, AuditUnavailable, ConsoleError.
+        """
+        for one in await self.silences():
+            if (one.rule, one.sandbox) == (escape(alert.rule), escape(alert.subject)):
+                with suppress(NotFound):
+                    await self.end_silence(one.id)
+        return [one for one in await self.silences() if is_silenced(alert, [one], self._now())]
 
     async def end_silence(self, id_: int) -> Silence:
         """Turn messages on again. Raises NotFound, Denied, AuditUnavailable, ConsoleError."""

@@ -24,6 +24,7 @@ from sandbox_console.service.alerts.lifecycle import Found
 from sandbox_console.service.alerts.log_watch import LogWatch, Match, Read, log_rules
 from sandbox_console.service.alerts.store import Changes, Hits, Key
 from sandbox_console.service.console import Console
+from sandbox_console.service.reads.hub import Subscription
 
 _ENDS_KEPT = 10_000
 
@@ -69,8 +70,11 @@ class Findings:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Follow the fleet."""
-        self._tasks = [asyncio.create_task(self._follow())]
+        """Follow the fleet, from what the console knows of it already."""
+        self._tasks = [asyncio.create_task(self._follow(self._console.watch()))]
+        self._listed |= self._console.hub.listed
+        for sandbox in self._console.hub.sandboxes.values():
+            self._see(sandbox)
         if "metric" in self._on:
             self._console.sample_all()
 
@@ -215,8 +219,7 @@ class Findings:
 
     # The sources
 
-    async def _follow(self) -> None:
-        watching = self._console.watch()
+    async def _follow(self, watching: Subscription) -> None:
         try:
             async for event in watching:
                 await self._take(event)

@@ -246,9 +246,17 @@ class AlertStore:
     # Silences
 
     def silence(self, rule: str, sandbox: str, until: float, by: str, reason: str, now: float) -> Silence:
-        """Add a silence."""
+        """Add a silence. One for the same rule and sandboxes that is in force lasts longer instead."""
         with self._transaction() as db:
+            rows = db.execute("SELECT id, data FROM silence WHERE until > ? ORDER BY id", (now,)).fetchall()
             made = Silence(0, rule, sandbox, until, by, reason, now)
+            for id_, data in rows:
+                same = msgspec.json.decode(data, type=Silence)
+                if (same.rule, same.sandbox) == (rule, sandbox):
+                    made = msgspec.structs.replace(made, id=id_, until=max(until, same.until))
+                    row = (made.until, msgspec.json.encode(made), id_)
+                    db.execute("UPDATE silence SET until = ?, data = ? WHERE id = ?", row)
+                    return made
             cursor = db.execute("INSERT INTO silence (until, data) VALUES (?, ?)", (until, msgspec.json.encode(made)))
             return msgspec.structs.replace(made, id=cursor.lastrowid or 0)
 

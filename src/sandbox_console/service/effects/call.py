@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.service.effects.recreation import Steps
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ExecIO
 
@@ -34,3 +35,4 @@ class Call(Struct, frozen=True):
     holds: Holds = field(default_factory=lambda: Holds(Path("/nonexistent")))
     by: str = ""
     end_sessions: EndSessions = _none
+    steps: Steps | None = None

@@ -144,7 +144,8 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
             await _live(action, permit, call, plan)
             return target.ref, changed
         case How.RECREATE:
-            ref = await recreate(call.backend, permit, target, action.spec, call.secrets, call.progress)
+            assert call.steps is not None  # noqa: S101 - the performer brings them
+            ref = await recreate(call.backend, permit, target, action.spec, call.secrets, call.progress, call.steps)
             return ref, changed | {"was": str(target.ref)}
 
 

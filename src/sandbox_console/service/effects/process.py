@@ -13,7 +13,8 @@ from sandbox_console.errors import InputFailed, NotFound, SandboxEnded
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
-from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.gate.operation import CAPTURE_BYTES, ExecIO
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
-from sandbox_console.backends.abilities import Egress, Holding, able
+from sandbox_console.backends.abilities import ClosesPorts, Egress, Holding, able
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound
 from sandbox_console.model.action import Permit, Quarantine, Release
 from sandbox_console.model.capability import Capability
@@ -86,10 +86,10 @@ class _Cutting:
             found.append(("sessions", self._sessions))
         if target.spec is None or target.spec.egress:
             found.append(("egress", self._egress))
+        if target.status.live and target.spec is not None and target.spec.ports:
+            found.append(("ports", self._ports))
         if target.status.live:
             found.append(("freeze", self._freeze))
-        if target.spec is not None and target.spec.ports:
-            found.append(("ports", self._ports))
         if target.spec is not None and (target.spec.max_duration_s or target.spec.idle_timeout_s):
             found.append(("lifetimes", self._lifetimes))
         return found
@@ -135,9 +135,12 @@ class _Cutting:
         return "no process of it runs"
 
     async def _ports(self) -> str:
-        raise ConsoleError(
-            "published ports cannot be closed while it exists; while it is frozen, nothing answers there"
-        )
+        if not isinstance(self._call.backend, ClosesPorts):
+            name = self._call.backend.name
+            raise ConsoleError(f"{name} cannot close them while it exists; while it is frozen, nothing answers there")
+        await self._keep(structs.replace(self._hold, closed=True))
+        await self._call.backend.publish(self._permit, self._target.ref, False)
+        return "its published ports are closed"
 
     async def _lifetimes(self) -> str:
         return await _hold_lifetimes(self._permit, self._call, self._target, held=True)
@@ -154,6 +157,8 @@ class _Undoing:
         found: list[tuple[str, Callable[[], Awaitable[str]]]] = []
         if self._hold.rules is not None:
             found.append(("egress", self._egress))
+        if self._hold.closed and target.status.live:
+            found.append(("ports", self._ports))
         if target.spec is not None and (target.spec.max_duration_s or target.spec.idle_timeout_s):
             found.append(("lifetimes", self._lifetimes))
         if self._hold.frozen and target.status is Status.PAUSED:
@@ -167,6 +172,11 @@ class _Undoing:
 
     async def _lifetimes(self) -> str:
         return await _hold_lifetimes(self._permit, self._call, self._target, held=False)
+
+    async def _ports(self) -> str:
+        if isinstance(self._call.backend, ClosesPorts):
+            await self._call.backend.publish(self._permit, self._target.ref, True)
+        return "its published ports are open again"
 
     async def _thaw(self) -> str:
         await self._call.backend.resume(self._permit, self._target.ref)

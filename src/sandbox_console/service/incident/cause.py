@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.model.verdict import Verdict, verdict
 from sandbox_console.service.console import Console
+from sandbox_console.service.incident.kernel_log import oom_kills
 from sandbox_console.service.reads.egress import TEMPLATE
 
 LAST_LINES = 10
@@ -28,6 +30,7 @@ LAST_LINES = 10
 DENIED_S = 60.0
 """Denials in this many seconds before the end are shown."""
 
+_NEAR_S = 5.0
 _ROWS, _DENIED_MOST, _TAIL = 200, 20, 200
 _CHANGES = ("create", "restore", "fork", "update", "rename", "egress", "egress-deny")
 
@@ -82,7 +85,7 @@ async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
     rows, happenings, words = await asyncio.gather(
         _rows(console, sandbox, missing), _happenings(console, sandbox, missing), _last_words(console, sandbox, missing)
     )
-    return verdict(sandbox, rows, happenings, "\n".join(words))
+    return await _by_the_kernel(sandbox, verdict(sandbox, rows, happenings, "\n".join(words)))
 
 
 async def cause(console: Console, sandbox: Sandbox) -> Cause:
@@ -94,14 +97,31 @@ async def cause(console: Console, sandbox: Sandbox) -> Cause:
         _last_words(console, sandbox, missing),
         _denied(console, sandbox, missing),
     )
-    found = verdict(sandbox, rows, happenings, "\n".join(words))
+    found = await _by_the_kernel(sandbox, verdict(sandbox, rows, happenings, "\n".join(words)))
     if found is not None and not found.sure:
         missing.append("the host's kernel log (dmesg) would show an out-of-memory kill")
+        told = any(one.what == "die" and "signal" in one.attributes for one in happenings)
+        if found.headline.startswith("killed by SIGKILL") and not told:
+            missing.append("a main process that exits with 137 by itself looks the same to this backend")
     beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
     return Cause(
         sandbox, found, tuple(words), tuple(denied), tuple(row for row in rows if row.attempt.action in _CHANGES),
         beside.name if beside else "", _differs(sandbox.spec, beside.spec) if beside else (), tuple(missing),
     )  # fmt: skip
+
+
+async def _by_the_kernel(sandbox: Sandbox, found: Verdict | None) -> Verdict | None:
+    """Settle an end by a SIGKILL that nobody is known to have sent, if the kernel log of this machine has it."""
+    if found is None or found.sure or sandbox.exit is None or sandbox.exit.signal != signal.SIGKILL:
+        return found
+    since = (sandbox.started_at or sandbox.created_at or 0.0) - 1
+    kills = await asyncio.to_thread(oom_kills, sandbox.ref.id, since)
+    near = [one for one in kills if sandbox.finished_at is None or abs(one.at - sandbox.finished_at) < _NEAR_S]
+    if not near:
+        return found
+    whose = "its limit" if near[-1].limit else "the end of this machine's memory"
+    seen = f"the kernel log: process {near[-1].pid} was killed for lack of memory"
+    return Verdict(f"out of memory: the kernel killed it at {whose}", (*found.evidence, seen))
 
 
 def _failed(sandbox: Sandbox) -> bool:

@@ -54,6 +54,8 @@ async def plan(console: Console, sandbox: Sandbox, *, keep: bool = True) -> Sequ
     if sandbox.spec is None or sandbox.spec.egress:
         found.append(_if(can.has(Capability.EGRESS_UPDATE), "egress", "deny every connection", "its rules are restored",
                          can.reason(Capability.EGRESS_UPDATE)))  # fmt: skip
+    if sandbox.status.live and sandbox.spec is not None and sandbox.spec.ports:
+        found.append(Planned("ports", "close its published ports, if the backend can", "they are opened again"))
     hold = await asyncio.to_thread(console.holds.get, sandbox.ref)
     if sandbox.status.live and (sandbox.status is not Status.PAUSED or (hold and hold.frozen)):
         found.append(_if(can.has(Capability.PAUSE), "freeze", "freeze every process", "it is thawed",

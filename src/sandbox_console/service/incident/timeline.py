@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 from msgspec import Struct, structs
@@ -15,12 +15,21 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery
 from sandbox_console.model.egress import EgressRecord, Outcome
 from sandbox_console.model.guest import Happening
 from sandbox_console.model.log import LogGap, LogItem, LogQuery
-from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.model.timeline import Missing, Moment, Source, Timeline
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats
+from sandbox_console.model.timeline import ClockDifference, Missing, Moment, Source, Timeline
 from sandbox_console.service.console import Console
+from sandbox_console.service.incident.spec_changes import fields_changed
 
 EACH_MOST = 1000
 """How many moments of one source of one sandbox are kept, the newest ones."""
+
+EACH_LEAST, ALL_MOST = 50, 20_000
+"""Fewer are kept of each when there are so many sandboxes that all together would be more."""
+AT_ONCE = 16
+"""How many sandboxes are read at the same time."""
+CLOCK_S = 3.0
+
+Samples = Mapping[SandboxRef, Sequence[Stats]]
 
 _TEXT_MOST = 400
 _ROUNDED_S = 1e-3  # an engine's nanoseconds do not fit into a float: a little more is requested
@@ -37,30 +46,81 @@ class Span(Struct, frozen=True):
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
-async def timeline(console: Console, sandboxes: Sequence[Sandbox], span: Span = Span()) -> Timeline:  # noqa: B008 - frozen
-    """What happened to these sandboxes. A source that cannot be read is listed and does not stop the others."""
-    found = await asyncio.gather(*(_of_one(console, one, span) for one in sandboxes))
+async def timeline(
+    console: Console, sandboxes: Sequence[Sandbox], span: Span = Span(), samples: Samples | None = None  # noqa: B008 - frozen
+) -> Timeline:  # fmt: skip
+    """What happened to these sandboxes. A source that cannot be read is listed and does not stop the others.
+
+    ``samples`` are what the caller measured. Of many sandboxes, fewer moments of each are kept.
+    """
+    most = max(EACH_LEAST, min(EACH_MOST, ALL_MOST // max(1, len(sandboxes))))
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def one(sandbox: Sandbox) -> Timeline:
+        async with at_once:
+            return await _of_one(console, sandbox, span, most, (samples or {}).get(sandbox.ref, ()))
+
+    found, clocks = await asyncio.gather(asyncio.gather(*map(one, sandboxes)), _clocks(console, sandboxes))
     moments = sorted((moment for one in found for moment in one.moments), key=lambda one: (one.at, one.ref))
-    return Timeline(tuple(_counted(moments)), tuple(gap for one in found for gap in one.missing))
+    return Timeline(tuple(_counted(moments)), tuple(gap for one in found for gap in one.missing), clocks)
 
 
-async def _of_one(console: Console, sandbox: Sandbox, span: Span) -> Timeline:
+async def _clocks(console: Console, sandboxes: Sequence[Sandbox]) -> tuple[ClockDifference, ...]:
+    places = sorted({(one.ref.backend, one.ref.host) for one in sandboxes})
+
+    async def difference(place: tuple[str, str]) -> float:
+        try:
+            async with asyncio.timeout(CLOCK_S):
+                return await console.inside.clock_difference(*place)
+        except (ConsoleError, TimeoutError):  # the other sources of this host say that it does not answer
+            return 0.0
+
+    found = zip(places, await asyncio.gather(*map(difference, places)), strict=True)
+    return tuple(ClockDifference(*place, seconds) for place, seconds in found if seconds)
+
+
+async def _of_one(
+    console: Console, sandbox: Sandbox, span: Span, most: int, samples: Sequence[Stats]
+) -> Timeline:  # fmt: skip
     sources = {
         Source.BACKEND: _events(console, sandbox, span),
-        Source.AUDIT: _actions(console, sandbox, span),
+        Source.AUDIT: _actions(console, sandbox, span, most),
         Source.EGRESS: _egress(console, sandbox, span),
         Source.LOG: _errors(console, sandbox, span),
     }
-    parts = await asyncio.gather(*(_newest(sandbox, source, told, span) for source, told in sources.items()))
+    parts = await asyncio.gather(*(_newest(sandbox, source, told, span, most) for source, told in sources.items()))
     moments = [moment for part in parts for moment in part.moments]
     if not any(moment.source is Source.BACKEND for moment in moments):
         moments += [moment for moment in _states(sandbox) if span.holds(moment.at)]
+    moments += [_sample(sandbox, one) for one in samples if span.holds(one.at)]
     return Timeline(tuple(moments), tuple(gap for part in parts for gap in part.missing))
 
 
-async def _newest(sandbox: Sandbox, source: Source, told: AsyncIterator[Moment], span: Span) -> Timeline:
+def _sample(sandbox: Sandbox, one: Stats) -> Moment:
+    values = (
+        ("cpu", "" if one.cpu_percent is None else f"{one.cpu_percent:.0f}%"), ("memory", _bytes(one.memory_bytes)),
+        ("net", _bytes(_both(one.net_rx, one.net_tx), "/s")), ("log", _bytes(one.log_rate, "/s")),
+        ("disk", _bytes(_both(one.block_read, one.block_write), "/s")),
+    )  # fmt: skip
+    text = "  ".join(f"{name} {value}" for name, value in values if value)
+    return Moment(one.at, sandbox.ref, sandbox.name, Source.SAMPLE, "use", text)
+
+
+def _both(one: float | None, other: float | None) -> float | None:
+    return None if one is None and other is None else (one or 0.0) + (other or 0.0)
+
+
+def _bytes(count: float | None, per: str = "") -> str:
+    if count is None:
+        return ""
+    return f"{count / 2**20:.1f} MiB{per}" if count >= 2**20 else f"{count / 2**10:.1f} KiB{per}"
+
+
+async def _newest(
+    sandbox: Sandbox, source: Source, told: AsyncIterator[Moment], span: Span, most: int
+) -> Timeline:  # fmt: skip
     """The newest moments of a source; memory is bounded whatever a guest writes."""
-    kept: deque[Moment] = deque(maxlen=EACH_MOST)
+    kept: deque[Moment] = deque(maxlen=most)
     seen, why = 0, ""
     try:
         async with aclosing(told) as moments:  # type: ignore[type-var]
@@ -71,7 +131,7 @@ async def _newest(sandbox: Sandbox, source: Source, told: AsyncIterator[Moment],
     except ConsoleError as error:
         why = error.message
     if seen > len(kept):
-        why = f"only the last {EACH_MOST} of {seen} are shown"
+        why = f"only the last {most} of {seen} are shown"
     gaps = (Missing(sandbox.ref, sandbox.name, source, why),) if why else ()
     return Timeline(tuple(kept), gaps)
 
@@ -87,9 +147,9 @@ def _happened(one: Happening) -> str:
     return " ".join(filter(None, told))[:_TEXT_MOST]
 
 
-async def _actions(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
+async def _actions(console: Console, sandbox: Sandbox, span: Span, most: int) -> AsyncIterator[Moment]:
     """The actions on the sandbox, oldest first, including its creation, whose outcome names it."""
-    query = AuditQuery(limit=EACH_MOST, target=str(sandbox.ref), since=span.since, until=span.until)
+    query = AuditQuery(limit=most, target=str(sandbox.ref), since=span.since, until=span.until)
     for entry in reversed(await console.history(query)):
         yield _action(sandbox, entry)
 
@@ -97,8 +157,22 @@ async def _actions(console: Console, sandbox: Sandbox, span: Span) -> AsyncItera
 def _action(sandbox: Sandbox, entry: AuditEntry) -> Moment:
     row, end = entry.attempt, entry.end
     took = f" after {end.dur_us / 1e6:.1f} s" if end and end.dur_us else ""
-    text = f"by {row.actor}: {entry.outcome or 'in flight'}{took}"
+    text = f"by {row.actor}: {entry.outcome or 'in flight'}{took}{_detail(entry)}"
     return Moment(row.at_ns / 1e9, sandbox.ref, sandbox.name, Source.AUDIT, row.action, text, row.seq)
+
+
+def _detail(entry: AuditEntry) -> str:
+    """What an action was about: its command, the changed fields, or a path; or why it failed."""
+    body = entry.attempt.body
+    if entry.end is not None and (error := entry.end.body.get("error")):
+        text = str(error)
+    elif isinstance(argv := body.get("argv"), list):
+        text = " ".join(map(str, argv))
+    elif changed := fields_changed(body):
+        text = ", ".join(changed)
+    else:
+        text = " ".join(str(body[key]) for key in ("path", "signal", "image", "reason") if body.get(key))
+    return f": {text[:_TEXT_MOST]}" if text else ""
 
 
 async def _egress(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:

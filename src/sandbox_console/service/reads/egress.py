@@ -47,6 +47,10 @@ class Outbound:
         effect = Effect.ALLOW if decision.allowed else Effect.DENY
         return decision, next((rule for rule in rules if rule.pattern == decision.rule and rule.effect is effect), None)
 
+    def would_pass(self, patterns: Iterable[str], host: str, port: int) -> EgressVerdict:
+        """What a gateway with these patterns as rules would decide about a host and port. Connects to nothing."""
+        return verdict([EgressRule(pattern) for pattern in patterns], host, port)
+
     def preview(self, rules: Sequence[EgressRule], action: EgressAction) -> Sequence[EgressRule]:
         """The rules as an action would leave them."""
         return changed(rules, action)

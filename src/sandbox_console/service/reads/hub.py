@@ -79,6 +79,8 @@ class Hub:
     def __init__(self) -> None:
         self.sandboxes: dict[SandboxRef, Sandbox] = {}
         self.health: dict[tuple[str, str], BackendHealth] = {}
+        self.listed: set[tuple[str, str]] = set()
+        """Every (backend, host) whose whole list has come at least once."""
         self._denied: dict[SandboxRef, Denied] = {}
         self._listeners: list[Callable[[Event], object]] = []
         self._viewers: set[Subscription] = set()
@@ -113,6 +115,7 @@ class Hub:
     def _remember(self, event: Event) -> None:
         match event:
             case Listed(backend, host, sandboxes):
+                self.listed.add((backend, host))
                 here = [ref for ref in self.sandboxes if (ref.backend, ref.host) == (backend, host)]
                 for ref in here:
                     del self.sandboxes[ref]

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from msgspec import structs
 
-from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots, able
+from sandbox_console.backends.abilities import (
+    Changes,
+    Files,
+    Happenings,
+    HasClock,
+    Images,
+    Processes,
+    Raw,
+    Snapshots,
+    able,
+)
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.guest import FileInfo, FileKind, GuestProcess, Happening, PathChange
@@ -22,6 +33,7 @@ from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 
 T = TypeVar("T")
+_CLOCKS_ALIKE_S = 0.5
 
 
 async def _executable(backend: Files, ref: SandboxRef, path: str) -> bool:
@@ -83,6 +95,20 @@ class Inspection:
                 yield structs.replace(
                     one, detail=mask(one.detail), attributes={key: mask(word) for key, word in one.attributes.items()}
                 )
+
+    async def clock_difference(self, backend: str, host: str) -> float:
+        """How far a host's clock is ahead of this machine's, in seconds; 0 within what the way there takes.
+
+        Raises BackendUnreachable.
+        """
+        found = await self._fleet.use(backend, host)
+        if not isinstance(found, HasClock):
+            return 0.0
+        began, steady = time.time(), time.monotonic()
+        there = await found.clock()
+        took = time.monotonic() - steady
+        ahead = 0.0 if there is None else there - began - took / 2
+        return ahead if abs(ahead) > took / 2 + _CLOCKS_ALIKE_S else 0.0
 
     async def images(self, backend: str, host: str) -> Sequence[Image]:
         """The images that a backend has."""

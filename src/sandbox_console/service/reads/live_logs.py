@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from sandbox_console.errors import NotFound
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.retained_logs import Retained

@@ -12,7 +12,7 @@ from sandbox_console.errors import SecretError
 from sandbox_console.model.sandbox import HealthState, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets import local
-from sandbox_console.secrets.sources import unkept
+from sandbox_console.secrets.sources import unkept, unreached
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.leaks import AskGround, Leak, LeakScan, Look, NotLooked
@@ -49,6 +49,12 @@ class Secrets:
         """The names that the config defines."""
         return self._vault.names
 
+    @property
+    def defined(self) -> Sequence[SecretInfo]:
+        """All secrets, by name, without the sandboxes that use them."""
+        table = sorted(self._vault.table.items())
+        return [SecretInfo(name, one.shown, one.kind, one.inject, one.hosts) for name, one in table]
+
     async def listed(self) -> tuple[Sequence[SecretInfo], Sequence[str]]:
         """All secrets with the sandboxes that use them, and the backends that could not be queried about that."""
         sandboxes, healths = await self._fleet.listing()
@@ -56,10 +62,7 @@ class Secrets:
         for sandbox in sandboxes:
             for name in sandbox.spec.secrets if sandbox.spec else ():
                 users.setdefault(name, []).append(sandbox.name)
-        found = [
-            SecretInfo(name, one.shown, one.kind, one.inject, one.hosts, tuple(sorted(users.get(name, ()))))
-            for name, one in sorted(self._vault.table.items())
-        ]
+        found = [replace(one, used_by=tuple(sorted(users.get(one.name, ())))) for one in self.defined]
         # A backend that cannot work here at all has no sandboxes either.
         silent = [one for one in healths if one.state is HealthState.UNREACHABLE] if found else []
         return found, [f"{one.backend} ({one.reason})" for one in silent]
@@ -87,13 +90,18 @@ class Secrets:
         return self._scan.run(paths)
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
-        """One sentence for each secret of a spec that nothing on this backend restricts to its hosts."""
-        table, injects = self._vault.table, self._vault.injects(self._fleet.capabilities(backend, host))
-        found = (unkept(name, table[name], injects[name], spec.egress) for name in spec.secrets if name in table)
-        return [text for text in found if text]
+        """A sentence for each secret that nothing on this backend restricts to its hosts, or that cannot get there."""
+        table = self._vault.table
+        shut = [unreached(name, table[name], spec.egress) for name in spec.secrets if name in table]
+        return [*self._unkept(spec, backend, host), *filter(None, shut)]
 
     def further(self, sandbox: Sandbox, patterns: Iterable[str]) -> Sequence[str]:
         """One sentence for each secret of a sandbox that these patterns would let out beyond its hosts."""
         if sandbox.spec is None:
             return ()
-        return self.notes(replace(sandbox.spec, egress=tuple(patterns)), sandbox.ref.backend, sandbox.ref.host)
+        return self._unkept(replace(sandbox.spec, egress=tuple(patterns)), sandbox.ref.backend, sandbox.ref.host)
+
+    def _unkept(self, spec: SandboxSpec, backend: str, host: str) -> list[str]:
+        table, injects = self._vault.table, self._vault.injects(self._fleet.capabilities(backend, host))
+        found = (unkept(name, table[name], injects[name], spec.egress) for name in spec.secrets if name in table)
+        return [text for text in found if text]

@@ -40,6 +40,13 @@ class OpenSessions:
             self._operations.add(operation)
             self._look()
 
+    def count(self, ref: SandboxRef) -> int:
+        """How many shells, forwards and attached sessions of a sandbox are open in this console."""
+        self._forget()
+        return sum(one.request.ref == ref for one in self._shells) + sum(
+            ref_of(one.action) == ref for one in self._operations
+        )
+
     async def end(self, ref: SandboxRef) -> int:
         """End all sessions of a sandbox, and its kept shells. Returns how many there were."""
         kept = await self._end_kept(ref)

@@ -14,7 +14,8 @@ from sandbox_console.model.action import OpenShell
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.sandbox import Exit
 from sandbox_console.recording.writer import Writer
-from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.service.reads.recordings import Recordings, not_recorded
 
 OnEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -43,7 +44,7 @@ class ShellSession:
         self.kept = ""
         """The name of a kept shell, which goes on when this session is closed; empty for one that ends with it."""
         self._terminal = terminal
-        self._mask = StreamRedactor(redactor)
+        self._mask = StreamRedactor(redactor, (request.cols, request.rows))
         self._on_end = on_end
         self._recorder = recorder
         self._recordings = recordings
@@ -94,6 +95,7 @@ class ShellSession:
 
     async def resize(self, cols: int, rows: int) -> None:
         """Set the size of the PTY."""
+        self._mask.resize(cols, rows)
         if self._recorder is not None:
             self._recorder.resize(cols, rows)
         await self._terminal.resize(cols, rows)

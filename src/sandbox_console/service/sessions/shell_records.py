@@ -1,4 +1,7 @@
-"""Stores a record of each open shell, so that a later console can end it and note its end."""
+"""Stores a record of each open shell, so that a later console can end it and note its end.
+
+Other work that a killed console leaves half done is recorded in the same way.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +18,7 @@ from msgspec import Struct
 from sandbox_console.background_process import ProcessFolder
 
 _MOST = 64 * 1024
+Record = TypeVar("Record", bound=Struct)
 
 
 class ShellRecord(Struct, frozen=True, kw_only=True):
@@ -42,13 +46,17 @@ class HeldRecord:
         self.id = id_
         self._place, self._lock = place, lock
 
-    def write(self, record: ShellRecord) -> None:
+    def write(self, record: Struct) -> None:
         """Write the record, 0600. Raises OSError."""
         self._place.write(f"{self.id}.json", msgspec.json.encode(record))
 
     def read(self) -> ShellRecord:
         """Read the record. Raises OSError; ValueError if it is damaged."""
-        return _read(self._place, self.id)
+        return self.read_as(ShellRecord)
+
+    def read_as(self, kind: type[Record]) -> Record:
+        """Read a record of this kind. Raises OSError; ValueError if it is damaged."""
+        return _read(self._place, self.id, kind)
 
     @property
     def lock(self) -> int:
@@ -112,7 +120,7 @@ class ShellRecords:
         try:
             for id_ in self._ids():
                 with suppress(OSError, ValueError):
-                    record = _read(place, id_)
+                    record = _read(place, id_, ShellRecord)
                     if record.kept:
                         yield id_, record
         finally:
@@ -125,9 +133,9 @@ class ShellRecords:
             return []
 
 
-def _read(place: ProcessFolder, id_: str) -> ShellRecord:
+def _read(place: ProcessFolder, id_: str, kind: type[Record]) -> Record:
     file = os.open(f"{id_}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
     try:
-        return msgspec.json.decode(os.read(file, _MOST), type=ShellRecord)
+        return msgspec.json.decode(os.read(file, _MOST), type=kind)
     finally:
         os.close(file)

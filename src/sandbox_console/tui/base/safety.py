@@ -123,6 +123,11 @@ class SafeApp(App[Result], Generic[Result]):
         waits = self._closed or self._batch_count or not self._running
         return not (waits or self._driver is None or self.is_headless or self.is_inline or self.is_web)
 
+    def write_to_terminal(self, text: str) -> None:
+        """Write a sequence that shows nothing on the screen. Does nothing if there is no terminal."""
+        if self._sends and self._driver is not None:
+            self._driver.write(text)
+
     def _resume_signal(self) -> None:
         """Forget the screen's contents: the program that was in the foreground may have written over them."""
         self._sent.forget()

@@ -188,3 +188,9 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
                     await self.on_event(events.Paste(text))
                 case key:
                     await self.on_event(events.Key(key.key, key.character))
+
+
+def after_keys(screen: Screen[Any], then: Callable[[], object]) -> None:
+    """Call ``then`` when the keys so far have reached the focused widget, which a key with priority overtakes."""
+    if not (screen.focused or screen).call_later(screen.call_later, then):
+        then()

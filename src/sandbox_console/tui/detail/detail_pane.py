@@ -65,6 +65,11 @@ class Detail(Vertical):
         return self.query_one(TabBar).current
 
     @property
+    def logs(self) -> LogsPane:
+        """The pane of the logs."""
+        return self.query_one(LogsPane)
+
+    @property
     def shells(self) -> ShellPane:
         """The pane of the shells."""
         return self.query_one(ShellPane)

@@ -21,6 +21,7 @@ COLUMNS = (
     Column("cpu", "CPU", 8, 11, align="right", priority=1, largest=True, graph=True),
     Column("memory", "MEM", 6, 17, align="right", priority=1, largest=True, graph=True),
     Column("net", "NET", 7, 15, align="right", priority=8, largest=True),
+    Column("disk", "DISK", 7, 15, align="right", priority=16, largest=True),
     Column("log", "LOG/S", 6, 9, align="right", priority=15, largest=True),
     Column("egress", "EGRESS", 7, 40, priority=6, largest=True),
     Column("ports", "PORTS", 11, 40, priority=7),
@@ -34,7 +35,7 @@ COLUMNS = (
 BY_KEY = {column.key: column for column in COLUMNS}
 USUAL = ("state", "name", "backend", "maker", "image", "cpu", "memory", "net", "egress", "secrets", "age", "exit")
 """The columns that are shown by default."""
-SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net", "log"})
+SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net", "disk", "log"})
 """The columns whose values come from samples."""
 ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels",
            "port": "ports"}  # fmt: skip

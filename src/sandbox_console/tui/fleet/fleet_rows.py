@@ -170,11 +170,26 @@ def _net(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str
     stats = state.stats.get(sandbox.ref)
     if stats is None or (stats.net_rx is None and stats.net_tx is None):
         return DASH, "dim"
-    return Cell(f"↓{size(stats.net_rx)} ↑{size(stats.net_tx)}", f"↕{size(_traffic(stats))}"), ""
+    return Cell(f"↓{size(stats.net_rx)} ↑{size(stats.net_tx)}", f"↕{size(traffic(stats))}"), ""
 
 
-def _traffic(stats: Stats | None) -> float | None:
+def traffic(stats: Stats | None) -> float | None:
+    """Return the bytes per second that a sandbox sends and receives, or None if that is not known."""
     return None if stats is None or stats.net_rx is None else stats.net_rx + (stats.net_tx or 0)
+
+
+def _disk(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str]:
+    stats = state.stats.get(sandbox.ref)
+    if stats is None or (both := disk_rate(stats)) is None:
+        return DASH, "dim"
+    return Cell(f"r{size(stats.block_read)} w{size(stats.block_write)}", size(both)), ""
+
+
+def disk_rate(stats: Stats | None) -> float | None:
+    """Return the bytes per second that a sandbox reads from and writes to disks, or None if that is not known."""
+    if stats is None or (stats.block_read is None and stats.block_write is None):
+        return None
+    return (stats.block_read or 0) + (stats.block_write or 0)
 
 
 def _log(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str, str]:
@@ -260,6 +275,7 @@ LOOKS: dict[str, Look] = {
     "cpu": _cpu,
     "memory": _memory,
     "net": _net,
+    "disk": _disk,
     "log": _log,
     "egress": _egress,
     "ports": _ports,
@@ -292,7 +308,8 @@ ORDERS: dict[str, Callable[[Sandbox, FleetState], Any]] = {
     "image": lambda sandbox, _: sandbox.image.casefold(),
     "cpu": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.cpu_percent),
     "memory": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.memory_bytes),
-    "net": lambda sandbox, state: _of(sandbox.ref, state, _traffic),
+    "net": lambda sandbox, state: _of(sandbox.ref, state, traffic),
+    "disk": lambda sandbox, state: disk_rate(state.stats.get(sandbox.ref)),
     "log": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.log_rate),
     "egress": _refused,
     "ports": lambda sandbox, _: [(one.at.host_port, one.at.port) for one in openings(sandbox)] or None,

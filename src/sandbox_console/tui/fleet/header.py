@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from rich.cells import cell_len, set_cell_size
@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from sandbox_console.model.alert import Alert
 from sandbox_console.model.event import ConfigChanged
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Status
 from sandbox_console.model.text import clean
@@ -83,10 +84,22 @@ def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
     left: list[Part] = [("sandbox-console", "bold $primary"), ("   ", ""), *counts(state)]
     right: list[Part] = [(" READ-ONLY ", "bold $background on $warning"), ("  ", "")] if read_only else []
     glyph, word, style = ("✕", "unwritable", "error") if state.audit_problem else ("●", "ok", "ok")
+    right = [*alert_words(state.alerts.firing), *right]
     right += [("audit ", "$dim"), (f"{glyph} {word}", STYLES[style])]
     if state.missed:
         right.insert(0, (f"{state.missed} events missed  ", "$text-warning"))
     return Content.assemble(*justified(left, right, width))
+
+
+def alert_words(firing: Sequence[Alert]) -> list[Part]:
+    """Return how many alerts fire. Silenced ones count only if there are no others."""
+    loud = [one for one in firing if not one.silenced]
+    if not firing:
+        return []
+    if not loud:
+        return [(f"{len(firing)} silenced  ", "$dim")]
+    style = STYLES["error" if any(one.severity == "critical" for one in loud) else "warn"]
+    return [(f"! {len(loud)} {'alert' if len(loud) == 1 else 'alerts'}  ", f"bold {style}")]
 
 
 def view_line(wanted: Wanted, hidden: Hidden, total: int, name: str = "") -> Content:

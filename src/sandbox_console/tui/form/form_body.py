@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Select, Static
 
+from sandbox_console.model import ports
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS, Section, SpecField
-from sandbox_console.service import spec_of
+from sandbox_console.service import Console, spec_of
 from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.form.egress_row import EgressRow
 from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.form.form_rows import FormRow, TickRow
 from sandbox_console.tui.form.form_section import FormSection
+from sandbox_console.tui.form.image_row import ImageRow
+from sandbox_console.tui.form.list_row import ListRow
+from sandbox_console.tui.form.secrets_row import SecretsRow
 from sandbox_console.tui.text.form_values import parse, texts_of, two_valued, with_entries_of
 from sandbox_console.tui.text.formatting import place
 
@@ -32,19 +39,20 @@ class FormBody(VerticalScroll):
     """A row for each field of a spec, in collapsible sections.
 
     ``places`` are where a new sandbox can be created, the usual one first. ``fixed`` has the reasons why fields
-    cannot be changed. ``secrets`` are the names of the known secrets. ``draft`` has texts that were typed before.
+    cannot be changed. ``draft`` has texts that were typed before.
     """
 
     def __init__(
-        self, sandbox: Sandbox | None, fixed: Mapping[str, str], places: Sequence[Place], secrets: Sequence[str],
-        draft: Draft,
+        self, sandbox: Sandbox | None, fixed: Mapping[str, str], places: Sequence[Place], service: Console,
+        draft: Draft, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         super().__init__(can_focus=False)
         self._sandbox = sandbox
         self._base = spec_of(sandbox) if sandbox else None
         self._fixed = fixed
         self._places = places
-        self._secrets = secrets
+        self._service = service
+        self._clock = clock
         self._draft = draft
 
     def compose(self) -> ComposeResult:
@@ -60,9 +68,20 @@ class FormBody(VerticalScroll):
         yield Static(id="secret-notes", markup=False)
 
     def _row(self, field: SpecField, text: str) -> FormRow:
+        typed, fixed = self._kept(field, text), self._fixed.get(field.name, "")
+        service = self._service
+        match field.name:
+            case "image":
+                return ImageRow(field, text, fixed, typed, service.config.policy.images, self._clock)
+            case "egress":
+                ip = service.config.policy.egress_ip
+                return EgressRow(field, text, field.hint, fixed, typed, service.egress.would_pass, allow_ip=ip)
+            case "ports":
+                return ListRow(field, text, field.hint, fixed, typed, ports.notes_on)
+            case "secrets":
+                return SecretsRow(field, text, fixed, typed, lambda: service.secrets.defined)
         made = TickRow if two_valued(field) else FormRow
-        typed = self._kept(field, text)
-        return made(field, text, self._hint(field), self._fixed.get(field.name, ""), typed)
+        return made(field, text, field.hint, fixed, typed)
 
     def _kept(self, field: SpecField, text: str) -> str | None:
         """Return the text of the draft. Entries of a table that no draft may have stay as they are."""
@@ -83,9 +102,9 @@ class FormBody(VerticalScroll):
                 yield Static(Content(place(self._sandbox)))
                 return
             places, kept = self._places, self._draft.place
-            yield Select([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
+            yield PlaceSelect([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
                          id="backend", prompt="no backend answers",
-                         value=kept if kept in places else places[0] if places else Select.NULL)  # fmt: skip
+                         value=kept if kept and kept in places else places[0] if places else Select.NULL)  # fmt: skip
 
     def offer(self, places: Sequence[Place]) -> None:
         """Offer these places. The chosen one stays chosen, even while it does not answer."""
@@ -106,12 +125,6 @@ class FormBody(VerticalScroll):
             if why := self._fixed.get(field.name):
                 labels.setdefault(why, []).append(field.label)
         return plain("\n".join(f"Cannot be changed: {', '.join(names)}: {why}." for why, names in labels.items()))
-
-    def _hint(self, field: SpecField) -> str:
-        if field.name != "secrets":
-            return field.hint
-        names = " ".join(self._secrets)
-        return f"known: {names}" if names else "none are defined in the config"
 
     def on_mount(self) -> None:
         if self._fixed:
@@ -166,7 +179,13 @@ class FormBody(VerticalScroll):
             section.open_wrong()
         held = next((index for index, row in enumerate(wrong) if row.has_focus_within), -1) if after else -1
         row = wrong[(held + 1) % len(wrong)]
-        row.query_one(f"#field-{row.field.name}").focus()
+        row.focus_entry()
+
+
+class PlaceSelect(Select[Place], inherit_bindings=False):
+    """A choice whose Up and Down go to other fields while it is closed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "Show menu", show=False)]
 
 
 def _label(place: Place) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Paste
@@ -51,6 +54,10 @@ class FormRow(Vertical):
         """Whether the text differs from the value without changes."""
         return self.text != self._value
 
+    def focus_entry(self) -> None:
+        """Focus the place where the field is changed."""
+        self.query_one(f"#field-{self.field.name}").focus()
+
     def reset(self) -> None:
         """Show the value from when the form opened."""
         self.write(self._value)
@@ -81,7 +88,13 @@ class TickRow(FormRow):
         self.query_one(Checkbox).value = text == TICKED
 
 
-class FormInput(Input):
+class LineInput(Input, inherit_bindings=False):
+    """An input whose Up and Down go to other fields. Textual's own scroll its one line by them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = Input.BINDINGS
+
+
+class FormInput(LineInput):
     """A one-line input. With ``lines``, pasted line breaks are kept, each shown as a sign."""
 
     def __init__(self, value: str, *, placeholder: str, id: str, compact: bool, disabled: bool, lines: bool) -> None:

@@ -28,13 +28,15 @@ from sandbox_console.tui.actions.action_flow import AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
+from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.change_plan import plan_words
 from sandbox_console.tui.form.form_body import FormBody, Place, labels_of
 from sandbox_console.tui.form.form_preview import FormPreview, toml_of
 from sandbox_console.tui.form.form_rows import FormRow
-from sandbox_console.tui.form.kept_form import KeptForm
+from sandbox_console.tui.form.form_tools import FormTools
+from sandbox_console.tui.form.list_row import ListRow
 from sandbox_console.tui.form.submit import FormWork
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.operations import Work
@@ -49,7 +51,7 @@ _PLAN_WIDTH, _PLAN_MARGIN = 108, 5
 """The most cells in a row of the plan, and the cells of the screen beside it: padding and a scroll bar."""
 
 
-class FormScreen(KeptForm):
+class FormScreen(FormTools):
     """Closing it does not cancel what it started. ``fixed`` has the reasons why fields cannot be changed."""
 
     DEFAULT_CSS = """
@@ -80,7 +82,7 @@ class FormScreen(KeptForm):
     FormScreen.-preview FormBody { display: none; }
     FormScreen.-wide FormBody { display: block; }
     FormScreen > #field-help { height: 1; padding: 0 2; color: $text-muted; background: $surface; }
-    FormScreen > #form-bar { height: auto; max-width: 100%; padding: 0 2; background: $surface; }
+    FormScreen > #form-bar { height: auto; max-width: 120; padding: 0 2; background: $surface; }
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
@@ -102,7 +104,8 @@ class FormScreen(KeptForm):
         title = f"Edit {shown_name(self._sandbox)}" if self._sandbox else "New sandbox"
         yield Static(Content(title), id="form-title")
         yield self.draft_note()
-        self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service.secrets.names, self.draft)
+        now = self.console_app.now
+        self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service, self.draft, now)
         with Horizontal(id="form-main"):
             yield self.body
             yield FormPreview()
@@ -124,6 +127,9 @@ class FormScreen(KeptForm):
     def on_mount(self) -> None:
         """Focus the first field for a new sandbox. For an existing one focus none, as early keys would change it."""
         self.begin_keeping()
+        self.watch(self.body, "virtual_size", self._fit)
+        self.run_worker(self.read_secrets(), group="secrets")
+        self.run_worker(self.read_images(), group="images")
         self._touched |= self.draft.texts.keys()
         self.watch(self.console_app, "fleet", lambda: self.body.offer(self._places()), init=False)
         if self._sandbox is None:
@@ -134,8 +140,18 @@ class FormScreen(KeptForm):
     def on_resize(self) -> None:
         """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""
         self.set_class(self.size.width >= _WIDE, "-wide")
+        self._fit()
         if self._sandbox is not None:
             self._check_soon()
+
+    def _fit(self) -> None:
+        """Give the fields the rows that they need, if there is room, so that the buttons stay near them."""
+        main = self.query_one("#form-main")
+        others = (one for one in self.children if one is not main and one.display)
+        room = self.size.height - sum(one.outer_size.height for one in others)
+        wanted = self.body.virtual_size.height + 1
+        if not self.has_class("-preview"):
+            main.styles.height = wanted if 0 < wanted < room else "1fr"
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show what the focused field means, and whether the backend supports it."""
@@ -162,8 +178,15 @@ class FormScreen(KeptForm):
         self.keep_draft()
         self._check_soon()
 
+    @on(ListRow.Changed)
+    def _listed(self, event: ListRow.Changed) -> None:
+        self._touched.add(event.row.field.name)
+        self.keep_draft()
+        self._check_soon()
+
     @on(Select.Changed)
-    def _chosen(self) -> None:
+    def _chosen_place(self) -> None:
+        self.run_worker(self.read_images(), group="images", exclusive=True)
         self._check_soon()
 
     def _check_soon(self) -> None:
@@ -185,7 +208,8 @@ class FormScreen(KeptForm):
                 problems = {**problems, "backend": error.message}
         problems |= await self._show_plan(spec)
         self._show_notes(spec)
-        self.query_one(FormPreview).show(self._command(spec), spec)
+        for preview in self.query(FormPreview):  # none while the screen closes
+            preview.show(self._command(spec), spec)
         self.tell(problems if all_fields else {key: text for key, text in problems.items() if key in self._touched})
         return spec, problems
 
@@ -229,6 +253,8 @@ class FormScreen(KeptForm):
     def action_preview(self) -> None:
         """Switch to the preview if it is not beside the fields, or back to the fields."""
         self.toggle_class("-preview")
+        self.query_one("#form-main").styles.height = "1fr"
+        self._fit()
 
     def action_copy(self) -> None:
         """Copy the equivalent command."""
@@ -303,9 +329,12 @@ class FormScreen(KeptForm):
     def action_submit(self) -> None:
         """Create the sandbox, or apply the changes."""
         if not self._doing.going_on and self.app.screen is self:  # otherwise a question of it is open
-            self._stop_checking()
-            # A worker of the app, as this screen may close while the action runs.
-            self.app.run_worker(self._submit(), group="submit", exclusive=True)
+            after_keys(self, self._begin)
+
+    def _begin(self) -> None:
+        self._stop_checking()
+        # A worker of the app, as this screen may close while the action runs.
+        self.app.run_worker(self._submit(), group="submit", exclusive=True)
 
     def _stop_checking(self) -> None:
         """Cancel checks: a late one would overwrite the action's messages."""

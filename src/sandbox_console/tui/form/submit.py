@@ -9,15 +9,18 @@ from textual.content import Content
 
 from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.action import Create, Update
+from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Consent, Console, How, Operation
+from sandbox_console.service.reads.losses import LossReader
 from sandbox_console.tui.actions.action_flow import ANEW, LIVE, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.form.change_plan import change_lines
+from sandbox_console.tui.form.loss_words import loss_words
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import error_words, shown_name
 
@@ -75,11 +78,22 @@ class FormWork:
             self._form.say("Nothing differs.")
             return
         action = Update(sandbox.ref, spec)
-        live = plan.how is How.LIVE
-        changes = change_lines(plan, QUESTION_WIDTH)
+        changes, live = change_lines(plan, QUESTION_WIDTH), plan.how is How.LIVE
+        if plan.how is How.RECREATE:
+            self._form.say("Looking for what would be lost…")
+            changes = Content.assemble(changes, await self._losses(sandbox))
+            self._form.say("")
         consent = await self._consent(action, sandbox, effect=LIVE if live else ANEW, changes=changes)
         if consent is not None:
             await self._carry_out(action, consent, shown_name(sandbox))
+
+    async def _losses(self, sandbox: Sandbox) -> Content:
+        """Return what replacing a sandbox ends or drops, and how to keep it."""
+        able = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
+        commits = "" if able.has(Capability.COMMIT) else able.reason(Capability.COMMIT)
+        return loss_words(
+            await LossReader(self._service.inside, self._service.sessions.count).read(sandbox), sandbox, commits=commits
+        )
 
     async def _carry_out(self, action: Create | Update, consent: Consent, name: str) -> None:
         form = self._form

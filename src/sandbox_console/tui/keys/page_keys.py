@@ -107,7 +107,49 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("form-next-problem", "f3", "next_problem", "Next problem", show=False),
         _key("form-copy", "ctrl+y", "copy", "Copy the command", show=False, priority=True),
         _key("form-save", "f4", "save", "Save as TOML", show=False),
+        _key("form-pin", "f5", "pin", "Pin the image's digest", show=False),
+        _key("form-pull", "ctrl+l", "pull", "Pull the image, cancel", show=False, priority=True),
+        _key("form-network", "f6", "network", "Add a host", show=False),
+        _key("form-new-secret", "f7", "new_secret", "New secret", show=False),
+        _key("form-presets", "f8", "presets", "Hosts from presets", show=False),
+        _key("form-denials", "f9", "denials", "Hosts from denials", show=False),
         _key("form-start-over", "ctrl+r", "start_over", "Start over", show=False, priority=True),
+    ],
+    "entries": [
+        _key("entries-tick", "space", "tick", "Tick", show=False),
+        _key("entries-remove", "delete,backspace", "remove", "Remove", show=False),
+    ],
+    "why": [
+        _key("why-up", "k", "scroll(-1)", "Up", show=False),
+        _key("why-down", "j", "scroll(1)", "Down", show=False),
+        _key("why-timeline", "semicolon", "timeline", "Timeline"),
+        _key("why-quarantine", "Q", "quarantine", "Quarantine, end it"),
+        _key("why-refresh", "R", "again", "Ask again", show=False),
+        _key("why-copy-command", "Y", "copy", "Copy as command"),
+        _key("why-back", "escape,q,full_stop", "dismiss", "Back"),
+        _key("why-help", "question_mark", "app.help", "Help"),
+    ],
+    "timeline": [
+        _key("timeline-filter", "slash", "filter", "Filter"),
+        _key("timeline-in", "plus", "zoom(1)", "Zoom in"),
+        _key("timeline-out", "minus", "zoom(-1)", "Zoom out"),
+        _key("timeline-trouble-only", "x", "trouble", "Trouble only"),
+        _key("timeline-log", "l", "log", "Log at this time"),
+        _key("timeline-recording", "p", "recording", "Recorded shell"),
+        _key("timeline-refresh", "R", "again", "Ask again", show=False),
+        _key("timeline-copy-command", "Y", "copy", "Copy as command", show=False),
+        _key("timeline-back", "escape", "back", "Back"),
+        Binding("q,semicolon", "dismiss", "Back", show=False),
+        _key("timeline-help", "question_mark", "app.help", "Help"),
+    ],
+    "alerts": [
+        _key("alerts-silence", "s", "silence", "Silence, end it"),
+        _key("alerts-resolved", "o", "resolved", "Firing only/all"),
+        _key("alerts-go-to-sandbox", "enter", "go", "Go to the sandbox"),
+        _key("alerts-why", "full_stop", "why", "Why it ended"),
+        _key("alerts-test", "t", "test", "Test the channels", show=False),
+        _key("alerts-back", "escape,q,exclamation_mark", "dismiss", "Back"),
+        _key("alerts-help", "question_mark", "app.help", "Help"),
     ],
     "pulse": [
         _key("pulse-backends", "b", "app.backends", "Backends"),
@@ -115,6 +157,7 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("pulse-audit", "h", "app.audit", "Audit"),
         _key("pulse-back", "escape,q,u", "dismiss", "Back"),
         _key("pulse-help", "question_mark", "app.help", "Help"),
+        _key("pulse-alerts", "exclamation_mark", "app.alerts", "Alerts"),
     ],
     "results": [
         _key("results-again", "r", "again", "Again"),
@@ -245,7 +288,7 @@ OLD_IDS: Mapping[str, str] = {
 }
 """Ids that configs of version 0.1 may have, with their current ids."""
 
-_TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots"}
+_TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots", "timeline", "alerts"}
 
 
 def scope_of(action: str) -> str:

@@ -72,6 +72,7 @@ class LogsPane(Vertical):
         self._back = LookBack(console, self.view)
         self._patterns: dict[SandboxRef, Patterns] = {}
         self._shown: SandboxRef | None = None
+        self._wanted: tuple[SandboxRef, int] | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="log-note")
@@ -167,8 +168,21 @@ class LogsPane(Vertical):
         if self._noted == _NOTHING:
             self._note("")
         self.view.append(items)
+        self._go_to_wanted()
         if (problem := self._service.retained.problem) and not self._noted:
             self._note(f"⚠ {problem}")
+
+    def look_at(self, ref: SandboxRef, at_ns: int) -> None:
+        """Go to a time in the log of a sandbox, once it is the selected one and its log is there."""
+        self._wanted = (ref, at_ns)
+        self._go_to_wanted()
+
+    def _go_to_wanted(self) -> None:
+        if self._wanted is None or self._shown != self._wanted[0] or not self.view.total:
+            return
+        _, at_ns = self._wanted
+        self._wanted = None
+        self.view.look_at(at_ns)
 
     def _note(self, text: str) -> None:
         if not text and self._feed is not None and self._feed.ended and not self.view.total:

@@ -44,6 +44,10 @@ class ListActions(DetailActions):
         """Sort by a column, or reverse the order."""
         self.fleet.sort_by(column)
 
+    def action_loudest(self) -> None:
+        """Sort by what is written to the logs each second, the most first."""
+        self.fleet.set_sort("-log")
+
     def action_faults(self) -> None:
         """Show only sandboxes with faults, or all."""
         self.fleet.toggle_faults()

@@ -181,6 +181,13 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         on_screen = self.has_class("-wide") or self.has_class("-detail")
         self.detail.show(self.selected, self.state, on_screen=on_screen)
 
+    def show_log(self, ref: SandboxRef, at_ns: int) -> None:
+        """Show the log of a sandbox at a time."""
+        self.go_to(ref)
+        self.detail.pick("logs")
+        self.open_detail()
+        self.detail.logs.look_at(ref, at_ns)
+
     def _ask_stats(self) -> None:
         if not self._stats_asked:
             self._stats_asked = True

@@ -7,7 +7,7 @@ from textual import on
 from sandbox_console.tui.main import dispatch
 from sandbox_console.tui.main.compare import compare, merge_logs
 from sandbox_console.tui.main.detail_actions import DetailActions
-from sandbox_console.tui.state.messages import FormAsked
+from sandbox_console.tui.state.messages import FormAsked, TimelineAsked, WhyAsked
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 
@@ -30,6 +30,16 @@ class AskActions(DetailActions):
     def action_quarantine(self) -> None:
         """Put into quarantine and keep the evidence, or release from it."""
         dispatch.ask_quarantine(self)
+
+    def action_why(self) -> None:
+        """Show why the selected sandbox is in its state."""
+        if self.need_one() and self.selected is not None:
+            self.post_message(WhyAsked(self.selected))
+
+    def action_timeline(self) -> None:
+        """Show what happened to the marked sandboxes, or to the selected one."""
+        if self.marked or self.need_one():
+            self.post_message(TimelineAsked(self.marked or [one for one in (self.selected,) if one]))
 
     def action_verb(self, name: str) -> None:
         """Request a verb on the marked sandboxes, or on the selected one."""

@@ -90,12 +90,19 @@ def backend_words(state: FleetState) -> Content:
 
 
 def trouble_words(state: FleetState, feed: Feed, now: float, unread: int = 0) -> Content:
-    """Return what to look at first: restarts, out-of-memory exits, bad exits, and refused connections and actions.
+    """Return what to look at first: alerts, bad exits, out of memory, restarts, refused connections, failed actions.
 
     ``unread`` is the number of sandboxes whose refused connections cannot be read.
     """
     sandboxes, denials = list(state.sandboxes.values()), _denials(feed, now, unread)
-    lines = [_restarts(sandboxes), _ooms(sandboxes, now), _bad_ends(sandboxes), denials, _actions(state)]
+    lines = [
+        _alerts(state),
+        _bad_ends(sandboxes),
+        _ooms(sandboxes, now),
+        _restarts(sandboxes),
+        denials,
+        _actions(state),
+    ]
     parts: list[Part] = []
     for title, count, more in lines:
         style = "bold $text-warning" if count else "$dim"
@@ -104,6 +111,13 @@ def trouble_words(state: FleetState, feed: Feed, now: float, unread: int = 0) ->
 
 
 Line = tuple[str, int, str]
+
+
+def _alerts(state: FleetState) -> Line:
+    firing = [one for one in state.alerts.firing if not one.silenced]
+    last = max(firing, key=lambda one: one.fired_at or one.since, default=None)
+    more = f"last: {clean(last.rule, cap=40)}: {clean(last.name, cap=60)}" if last else ""
+    return "Alerts", len(firing), (state.alerts.problem and clean(state.alerts.problem, cap=200)) or more
 
 
 def _restarts(sandboxes: list[Sandbox]) -> Line:

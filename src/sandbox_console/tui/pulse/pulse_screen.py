@@ -1,4 +1,4 @@
-"""The whole fleet on one page: states, load over time, faults, backends, and the state of the audit log."""
+"""The whole fleet on one page: trouble first, then who is loudest, states, backends, load, and the audit log."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sandbox_console.tui.detail.stats_tab import CPU, MEMORY
 from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.pulse import history as pulse
+from sandbox_console.tui.pulse.loudest import loudest_words
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.widgets.graph import Graph
 from sandbox_console.tui.widgets.key_bar import KeyBar
@@ -35,13 +36,13 @@ class PulseScreen(Screen[None]):
     DEFAULT_CSS = """
     PulseScreen { background: $background; }
     PulseScreen > #pulse-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
-    PulseScreen > #pulse-top { height: auto; max-height: 40%; scrollbar-size-vertical: 1; }
+    PulseScreen > #pulse-top { height: auto; max-height: 70%; scrollbar-size-vertical: 1; }
     PulseScreen #pulse-facts { grid-size: 2; grid-gutter: 0 2; height: auto; grid-rows: auto; }
     PulseScreen #pulse-facts Static { height: auto; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    PulseScreen > #pulse-graphs { grid-size: 2; grid-gutter: 0 2; height: 1fr; min-height: 5; }
+    PulseScreen > #pulse-graphs { grid-size: 2; grid-gutter: 0 2; height: 1fr; min-height: 4; max-height: 9; }
     PulseScreen Graph { height: 100%; }
-    PulseScreen > #pulse-trouble {
-        height: auto; padding: 0 1; border-top: solid $border-blurred; text-wrap: nowrap; text-overflow: ellipsis;
+    PulseScreen #pulse-trouble, PulseScreen #pulse-loudest {
+        height: auto; padding: 0 1; border-bottom: solid $border-blurred; text-wrap: nowrap; text-overflow: ellipsis;
     }
     PulseScreen > #pulse-audit { height: auto; max-height: 3; padding: 0 1; }
     PulseScreen Footer { height: 1; }
@@ -60,13 +61,15 @@ class PulseScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(id="pulse-title", markup=False)
-        with VerticalScroll(id="pulse-top"), Grid(id="pulse-facts"):
-            yield Static(id="pulse-states", markup=False)
-            yield Static(id="pulse-backends", markup=False)
+        with VerticalScroll(id="pulse-top"):
+            yield Static(id="pulse-trouble", markup=False)
+            yield Static(id="pulse-loudest", markup=False)
+            with Grid(id="pulse-facts"):
+                yield Static(id="pulse-states", markup=False)
+                yield Static(id="pulse-backends", markup=False)
         with Grid(id="pulse-graphs"):
             yield Graph(CPU, id="pulse-cpu")
             yield Graph(MEMORY, id="pulse-memory")
-        yield Static(id="pulse-trouble", markup=False)
         yield Static(id="pulse-audit", markup=False)
         yield KeyBar()
 
@@ -94,6 +97,7 @@ class PulseScreen(Screen[None]):
         put(self, "#pulse-states", pulse.state_words(state, self.size.width // 2 - 2, key_of(self, "create")))
         put(self, "#pulse-backends", pulse.backend_words(state))
         put(self, "#pulse-trouble", pulse.trouble_words(state, denials.everything, now, len(denials.unread)))
+        put(self, "#pulse-loudest", loudest_words(state))
         chain = chain_words(state.audit_problem, self._verified, verifying=self._verified is None)
         put(self, "#pulse-audit", Content.assemble(f"{'Audit log':<18}", chain))
         for graph in self.query("#pulse-cpu").results(Graph):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from sandbox_console.model.alert import Alert
 from sandbox_console.model.event import Acted, ConfigChanged, Event
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
 
@@ -50,7 +51,14 @@ class Forwarded(Struct, frozen=True):
     ports: tuple[str, ...]
 
 
-News = Event | Began | Ended | ShellOpened | ShellClosed | Forwarded
+class AlertsSeen(Struct, frozen=True):
+    """The alerts that fire, and what keeps their rules from running."""
+
+    firing: tuple[Alert, ...] = ()
+    problem: str = ""
+
+
+News = Event | AlertsSeen | Began | Ended | ShellOpened | ShellClosed | Forwarded
 
 
 class Denial(Struct, frozen=True):
@@ -74,8 +82,8 @@ class FleetState(Struct, frozen=True):
 
     ``history`` holds the last samples of each sandbox, the newest last. ``denied`` holds which were denied a host, as
     far back as records are kept. ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why
-    nothing can be changed now, ``config`` the last change of the configuration, and ``missed`` how many events this
-    viewer lost because it was too slow.
+    nothing can be changed now, ``config`` the last change of the configuration, ``alerts`` those that fire, and
+    ``missed`` how many events this viewer lost because it was too slow.
     """
 
     sandboxes: Mapping[SandboxRef, Sandbox] = field(default_factory=dict)
@@ -89,6 +97,7 @@ class FleetState(Struct, frozen=True):
     acted: tuple[Acted, ...] = ()
     audit_problem: str = ""
     config: ConfigChanged = ConfigChanged()
+    alerts: AlertsSeen = AlertsSeen()
     missed: int = 0
 
     def stale(self, ref: SandboxRef) -> bool:

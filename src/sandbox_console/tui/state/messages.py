@@ -76,6 +76,22 @@ class DraftAsked(Message):
         self.sandboxes = sandboxes
 
 
+class WhyAsked(Message):
+    """The user requests to see why a sandbox is in its state."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+
+
+class TimelineAsked(Message):
+    """The user requests to see what happened to sandboxes."""
+
+    def __init__(self, sandboxes: Sequence[Sandbox]) -> None:
+        super().__init__()
+        self.sandboxes = sandboxes
+
+
 class FormAsked(Message):
     """The user requests to create a sandbox, or to edit this one."""
 

@@ -23,6 +23,7 @@ from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, St
 from sandbox_console.tui.state.fleet_state import (
     ACTED_KEPT,
     SAMPLES_KEPT,
+    AlertsSeen,
     Began,
     Denial,
     Ended,
@@ -83,6 +84,7 @@ class _Draft:
         self.acted = list(state.acted)
         self.audit_problem = state.audit_problem
         self.config = state.config
+        self.alerts = state.alerts
         self.missed = state.missed
 
     def take(self, event: News) -> None:  # noqa: C901, PLR0912 - one case per event
@@ -105,6 +107,8 @@ class _Draft:
                 self.audit_problem = reason
             case ConfigChanged():
                 self.config = event
+            case AlertsSeen():
+                self.alerts = event
             case Gap(count):
                 self.missed += count
             case Began(ref, verb):
@@ -168,5 +172,6 @@ class _Draft:
             acted=tuple(self.acted[-ACTED_KEPT:]),
             audit_problem=self.audit_problem,
             config=self.config,
+            alerts=self.alerts,
             missed=self.missed,
         )

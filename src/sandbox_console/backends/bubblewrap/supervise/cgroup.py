@@ -130,6 +130,9 @@ def read(path: str) -> str:
         return ""
 
 
+_MEMORY_FILES = ("memory.max_usage_in_bytes", "memory.limit_in_bytes")
+
+
 class Group:
     """The groups of one sandbox: a folder for each controller (one for all of them in version 2)."""
 
@@ -227,6 +230,13 @@ class Group:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
         return None
+
+    def memory(self) -> dict[str, str]:
+        """The most memory that was used and the limit, in MiB, as far as the kernel reports them."""
+        folder = self.folders.get("memory", "")
+        peak, limit = ("memory.peak", "memory.max") if self.version == 2 else _MEMORY_FILES
+        found = {"peak": read(f"{folder}/{peak}").strip(), "limit": read(f"{folder}/{limit}").strip()}
+        return {name: f"{int(text) >> 20} MiB" for name, text in found.items() if text.isdigit()}
 
     def kill(self) -> None:
         """Kill what is in the groups, frozen or not; for a sandbox whose supervisor is gone."""

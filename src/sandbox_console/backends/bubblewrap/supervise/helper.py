@@ -5,7 +5,7 @@ import signal
 import socket
 import time
 
-from . import enter, kernel
+from . import enter, events, kernel
 from .loop import Loop
 
 _AGAIN_S, _AGAIN_MOST_S = 0.1, 5.0
@@ -42,7 +42,7 @@ class Helper:
 
     def start(self) -> None:
         """Start the process; :meth:`ended` reports its end."""
-        if self._stopped:
+        if self._stopped or self.pid:
             return
         self.line, theirs = socket.socketpair()  # it ends when the other end is closed, and therefore with this process
         self._began = time.monotonic()
@@ -62,12 +62,14 @@ class Helper:
         """Handle the end of the process, which was killed or failed and has been waited for."""
         self.line.close()
         self.pid = 0
+        events.note(".", f"{self.name}_end")
         self._wait = _AGAIN_S if time.monotonic() - self._began > _STEADY_S else min(self._wait * 2, _AGAIN_MOST_S)
         self._loop.after(self.name, self._wait, self._again)
 
     def _again(self) -> None:
         try:
             self.start()
+            events.note(".", f"{self.name}_start")
         except OSError:  # this host has no room for a process; the sandbox goes on
             self._loop.after(self.name, _AGAIN_MOST_S, self._again)
 

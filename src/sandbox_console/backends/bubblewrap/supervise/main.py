@@ -258,6 +258,16 @@ class Supervisor:
         with self._gateway.door() as door:
             wire.send(conn, {"ok": True}, (door.fileno(),))
 
+    def publish(self, published: bool) -> None:
+        """Open or close its ports. Raises ValueError if it publishes none, StartFailed if an address is taken."""
+        if self._ports is None:
+            raise ValueError("the sandbox publishes no ports")
+        if published:
+            self._ports.reopen()
+        else:
+            self._ports.shut()
+        self._write_status(ports=self._ports.bound)
+
     def _enter(self, order: enter.Order, fds: list[int]) -> socket.socket:
         report, orders = enter.start(order.walls, order, fds or [0, 0, 0])
         orders.close()
@@ -352,11 +362,11 @@ class Supervisor:
         self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()
-        result = self._result()
+        result, memory = self._result(), self.group.memory()
         Requests.close()
         self.group.remove()
         if result["oom"]:
-            events.note(".", "oom")
+            events.note(".", "oom", **memory)
         events.note(".", "die", self._reason, exitCode=str(result["code"]), signal=str(result["signal"] or ""))
         self._write_status(status="exited", finished_at=time.time(), exit=result, pid=None, cgroups={})
         for conn in self._waiting:

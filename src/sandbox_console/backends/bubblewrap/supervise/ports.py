@@ -67,6 +67,9 @@ class Ports(Helper):
         super().__init__(loop)
         self._used = mmap.mmap(-1, 8)  # shared with the relay, which writes here when a byte last passed
         self._places: list[Place] = []
+        self._bind(requested)
+
+    def _bind(self, requested: list[tuple[str, int, int]]) -> None:
         try:
             for one in requested:
                 self._places.append(Place(*one))
@@ -77,7 +80,7 @@ class Ports(Helper):
     @property
     def bound(self) -> list[tuple[str, int, int]]:
         """Address, port of the host, port of the sandbox, as they really are."""
-        return [(one.address, one.number, one.port) for one in self._places]
+        return [] if self._stopped else [(one.address, one.number, one.port) for one in self._places]
 
     @property
     def used_at(self) -> float:
@@ -108,6 +111,24 @@ class Ports(Helper):
             return
         line.send(_READY.encode())
         Relay(places, line, lambda now: struct.pack_into("d", self._used, 0, now)).run()
+
+    def shut(self) -> None:
+        """Close all ports and cut their connections, while the guest goes on."""
+        self._close()
+        super().stop()
+
+    def reopen(self) -> None:
+        """Open them again where they were. Raises StartFailed, and then they stay closed."""
+        if not self._stopped:
+            return
+        before, self._places = self._places, []
+        try:
+            self._bind([(one.address, one.number, one.port) for one in before])
+        except StartFailed:
+            self._places = before
+            raise
+        self._stopped = False
+        self.open(self._network)
 
     def stop(self) -> None:
         """Close all ports when the guest has ended. For a moment, its last answers still reach the clients."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         def signal(self, conn: socket.socket, number: int) -> None: ...
         def freeze(self, frozen: bool) -> None: ...
         def door(self, conn: socket.socket) -> None: ...
+        def publish(self, published: bool) -> None: ...
 
 
 _SOCKET = "sock"
@@ -89,6 +90,9 @@ class Requests:
                 self._keeper.signal(conn, int(str(message["signal"])))
             case "freeze":
                 self._keeper.freeze(bool(message["frozen"]))
+                wire.send(conn, {"ok": True})
+            case "ports":
+                self._keeper.publish(bool(message["open"]))
                 wire.send(conn, {"ok": True})
             case "door":
                 self._keeper.door(conn)

@@ -161,12 +161,15 @@ class LogView(LogCanvas, can_focus=True):
 
     def action_ago(self, minutes: int) -> None:
         """Go to the first line of the last ``minutes``."""
-        since = time_ns() - minutes * 60 * 10**9
+        self.look_at(time_ns() - minutes * 60 * 10**9)
+
+    def look_at(self, at_ns: int) -> None:
+        """Stop following and go to the first line at or after a time, which may require reading older lines."""
         self._pause()
         oldest = self.store.oldest_ns
-        if oldest is not None and oldest > since:
-            self.post_message(self.OlderAsked(self, since))
-        self.go_to_time(since)
+        if oldest is not None and oldest > at_ns:
+            self.post_message(self.OlderAsked(self, at_ns))
+        self.go_to_time(at_ns)
 
     def action_ago_more(self) -> None:
         """Go to the first line of the last minute, and further back each time."""

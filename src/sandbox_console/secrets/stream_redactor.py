@@ -1,0 +1,97 @@
+"""Masks known secrets in a stream, even if a value is split across chunks."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from sandbox_console.secrets import visible_text
+from sandbox_console.secrets.redactor import Redactor, Size
+from sandbox_console.secrets.screen import Screen, roams
+
+_SCREEN_MOST = 16 * 1024  # bytes that are remembered, for a cursor that goes up to them
+_LINE_MOST = 4096  # bytes of a line that are remembered, for a cursor that goes back to them
+
+
+class StreamRedactor:
+    """Masks one stream's bytes, even if a value is split across chunks."""
+
+    def __init__(self, redactor: Redactor, size: Size | None = None) -> None:
+        """``size`` is that of the terminal, if it is known."""
+        self._redactor, self._size = redactor, size
+        self._screen: Screen | None = None
+        self._recent: deque[bytes] = deque()  # what may be on the screen, while the cursor only goes on
+        self._recent_size = 0
+        self._held = b""
+        self._line, self._since = (
+            visible_text.Line(),
+            b"",
+        )  # the line as shown, and what follows it
+
+    @property
+    def holding(self) -> bool:
+        """Whether bytes are held back."""
+        return bool(self._held)
+
+    def feed(self, data: bytes) -> bytes:
+        """Bytes that may be shown so far. The last ones are held back while they may begin a value or a character."""
+        data = self._held + data if self._held else data
+        torn = data[len(data) - visible_text.torn(data) :]
+        data = data[: len(data) - len(torn)]
+        if not self._redactor.active:  # lines matter only for values: 1 GiB of zeros took 100 s of CPU
+            shown, self._held = data, b""
+        elif not self._line.moved and visible_text.plain(data):
+            shown, self._held = self._redactor.split(data)
+        else:
+            shown, self._held = self._redactor.split_seen(data, self._shown())
+        self._held += torn
+        return self._on_screen(shown)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Follow a new size of the terminal."""
+        self._size = columns, rows
+        if self._screen is not None:
+            self._screen.resize(columns, rows)
+
+    def flush(self) -> bytes:
+        """The remaining bytes, at the stream's end."""
+        held, self._held = self._held, b""
+        if not self._line.moved and visible_text.plain(held):
+            held = self._redactor.apply(held)
+        else:
+            held = self._redactor.settled(held, self._shown())
+        return self._on_screen(held)
+
+    def _on_screen(self, shown: bytes) -> bytes:
+        """What may be shown, without what is put together by moves to other rows."""
+        if self._redactor.active:
+            if self._screen is None and roams(shown):
+                self._screen = Screen(self._redactor, self._size)
+                self._screen.mask(b"".join(self._recent))
+            if self._screen is not None:
+                shown = self._redactor.masked_on(self._screen, shown)
+                self._screen = None if self._screen.forgettable else self._screen
+            self._keep(shown)
+        self._note(shown)
+        return shown
+
+    def _keep(self, shown: bytes) -> None:
+        self._recent.append(shown)
+        self._recent_size += len(shown)
+        while self._recent_size - len(self._recent[0]) > _SCREEN_MOST:
+            self._recent_size -= len(self._recent.popleft())
+
+    def _shown(self) -> visible_text.Line:
+        self._line.write(visible_text.lasting(self._since))
+        self._since = b""
+        return self._line
+
+    def _note(self, shown: bytes) -> None:
+        """Remember what the current line shows."""
+        at = shown.rfind(b"\n") + 1
+        if at:
+            self._line, self._since = visible_text.Line(), b""
+        rest = shown[at:]
+        if self._line.moved or visible_text.moves(rest):
+            self._shown().write(rest)
+        elif rest:
+            self._since = (self._since + rest)[-_LINE_MOST:]

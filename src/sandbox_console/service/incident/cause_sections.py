@@ -1,0 +1,59 @@
+"""The sections in which a cause is shown, on the command line and in the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from sandbox_console.model.audit import AuditEntry
+from sandbox_console.model.egress import OUTCOMES, REASONS, EgressRecord
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service.incident.cause import DENIED_S, Cause
+from sandbox_console.service.incident.spec_changes import fields_changed
+
+FIELDS = ("FIELD", "HERE", "THERE")
+"""The head of ``Section.rows``."""
+
+
+class Section(Struct, frozen=True):
+    """A heading with lines, or with rows of a table. The texts may come from a guest and are not cleaned."""
+
+    head: str
+    lines: tuple[str, ...] = ()
+    rows: tuple[tuple[str, str, str], ...] = ()
+
+
+def sections(found: Cause, now: float, duration: Callable[[float], str]) -> Iterator[Section]:
+    """Yield the sections that say something. The first is the verdict. ``duration`` puts seconds into words."""
+    yield _verdict(found)
+    denied = tuple(_denial(found.sandbox, one) for one in found.denied)
+    every = (
+        Section("Evidence", found.verdict.evidence if found.verdict else ()),
+        Section("Its last lines", found.last_words),
+        Section(f"Denied or failed in the {DENIED_S:.0f} s before", denied),
+        Section("Changed by", tuple(_change(one, now, duration) for one in found.changed)),
+        Section(f"Unlike {found.beside}, which is healthy", rows=found.differs),
+        Section("What would have settled it", found.missing),
+    )
+    yield from (one for one in every if one.lines or one.rows)
+
+
+def _verdict(found: Cause) -> Section:
+    judged = found.verdict
+    if judged is None:
+        return Section("Why", (f"it is {found.sandbox.status}: it has not ended",))
+    return Section("Why" if judged.sure else "Why (not sure)", (judged.headline,))
+
+
+def _denial(sandbox: Sandbox, one: EgressRecord) -> str:
+    end = sandbox.finished_at
+    before = f", {max(0.0, end - one.at):.1f} s before" if end else ""
+    return f"{one.host}:{one.port} {OUTCOMES[one.outcome]}: {REASONS.get(one.reason, one.reason)}{before}"
+
+
+def _change(one: AuditEntry, now: float, duration: Callable[[float], str]) -> str:
+    row = one.attempt
+    told = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
+    changed = ", ".join(fields_changed(row.body))
+    return f"{told}: {one.outcome or 'in flight'}" + (f" ({changed})" if changed else "")

@@ -1,0 +1,159 @@
+"""Finishes or undoes what a killed console left half done while it replaced a sandbox, and notes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from sandbox_console.backends.base import Backend
+from sandbox_console.errors import AuditUnavailable, BackendUnreachable, Conflict, ConsoleError
+from sandbox_console.model.action import Permit
+from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.model.sandbox import Sandbox, parse_ref
+from sandbox_console.service.effects.recreation import Recreation
+from sandbox_console.service.gate.redaction import masked
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecords
+
+
+class HeldSteps:
+    """The steps of one replacement by this process. The lock of their record shows that the process is alive."""
+
+    def __init__(self, records: ShellRecords) -> None:
+        self._records = records
+        self._held: HeldRecord | None = None
+
+    async def note(self, step: Recreation) -> None:
+        """Note the next step. Raises Conflict if that is not possible, as on a full disk."""
+        await run_to_completion(asyncio.to_thread(self._write, step))
+
+    def _write(self, step: Recreation) -> None:
+        try:
+            self._held = self._held or self._records.begin()
+            self._held.write(step)
+        except OSError as error:
+            text = f"the steps of the replacement cannot be noted: {error.strerror}"
+            raise Conflict(text, hint="see the disk with the state folder: df") from None
+
+    async def done(self) -> None:
+        """Forget the steps: there is nothing to finish or undo any more."""
+        if self._held is not None:
+            await asyncio.to_thread(self._held.remove)
+
+
+class LostRecreations:
+    """Looks for such replacements once for each console, before it changes something."""
+
+    def __init__(self, folder: Path, fleet: Fleet, trail: Trail, vault: Vault, read_only: Callable[[], bool]) -> None:
+        """``folder`` is where the records are."""
+        records = ShellRecords(folder)
+        self._records, self._fleet, self._trail, self._vault = records, fleet, trail, vault
+        self._read_only = read_only
+        self._looking: asyncio.Task[int] | None = None
+
+    def steps(self) -> HeldSteps:
+        """Where a replacement by this process notes its steps."""
+        return HeldSteps(self._records)
+
+    async def look(self) -> int:
+        """Finish or undo what others left. Returns how many; looks once, and not in a read-only console."""
+        if self._read_only():
+            return 0
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._settle_all())
+        return await asyncio.shield(self._looking)
+
+    async def close(self) -> None:
+        """Stop after the replacement at hand. The remaining ones are left to the next console."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _settle_all(self) -> int:
+        lost = await asyncio.to_thread(lambda: list(self._records.lost()))
+        return sum([await run_to_completion(self._settle(held)) for held in lost])
+
+    async def _settle(self, held: HeldRecord) -> int:
+        """Settle one. It is left to the next console if its backend is silent or the end cannot be recorded."""
+        try:
+            step = await asyncio.to_thread(held.read_as, Recreation)
+            ref = parse_ref(step.ref)
+        except (OSError, ValueError):  # damaged: it identifies nothing
+            await asyncio.to_thread(held.remove)
+            return 0
+        try:
+            if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
+                return 0
+            journal = await self._trail.journal()
+            permit = journal.inherited(step.audit_id, "update")
+            backend = await self._fleet.use(ref.backend, ref.host)
+            body = await _Settlement(backend, permit, step, self._vault).run()
+            told: dict[str, Any] = masked(body, self._vault.redactor.text)
+            await journal.note(permit, ref.backend, step.ref, told)
+            await asyncio.to_thread(held.remove)
+        except (AuditUnavailable, BackendUnreachable):
+            return 0
+        else:
+            return 1
+        finally:
+            held.let_go()
+
+
+class _Found(Struct, frozen=True):
+    old: Sandbox | None
+    new: Sandbox | None
+
+
+class _Settlement:
+    """Settles one replacement: the new sandbox stays if it was ready or the old one is gone, otherwise the old one."""
+
+    def __init__(self, backend: Backend, permit: Permit, step: Recreation, vault: Vault) -> None:
+        self._backend, self._permit, self._step, self._vault = backend, permit, step, vault
+
+    async def run(self) -> dict[str, Any]:
+        """Finish or undo it. Returns the body of the note. Raises BackendUnreachable."""
+        found = await self._find()
+        forward = found.new is not None and (self._step.ready or found.old is None)
+        kept = found.new if forward else found.old
+        body: dict[str, Any] = {
+            "reason": "the process that replaced it was killed",
+            "replacement": "finished" if forward else "undone",
+            "kept": str(kept.ref) if kept else "",
+        }
+        try:
+            await (self._finish(found) if forward else self._undo(found))
+        except BackendUnreachable:
+            raise
+        except ConsoleError as error:
+            body["error"] = error.message
+        return body
+
+    async def _find(self) -> _Found:
+        step, listed = self._step, await self._backend.list()
+        old = next((one for one in listed if str(one.ref) == step.ref), None)
+        new = next((one for one in listed if str(one.ref) == step.new or one.name == step.made), None)
+        return _Found(old, new)
+
+    async def _finish(self, found: _Found) -> None:
+        if found.old is not None and found.old.name == self._step.wanted:
+            await self._backend.rename(self._permit, found.old.ref, self._step.aside)
+        if found.new is not None and found.new.name != self._step.wanted:
+            await self._backend.rename(self._permit, found.new.ref, self._step.wanted)
+        if found.old is not None:
+            await self._backend.remove(self._permit, found.old.ref, force=True)
+
+    async def _undo(self, found: _Found) -> None:
+        old = found.old
+        if found.new is not None:
+            await self._backend.remove(self._permit, found.new.ref, force=True)
+        if old is not None and old.name != self._step.name:
+            await self._backend.rename(self._permit, old.ref, self._step.name)
+        if old is not None and self._step.live and not old.status.live:
+            secrets = await self._vault.resolve(old.spec.secrets if old.spec else ())
+            await self._backend.start(self._permit, old.ref, secrets)

@@ -1,0 +1,1 @@
+"""Alerts in the app: which fire, and the page about them."""

@@ -1,0 +1,194 @@
+"""The part of the form that opens dialogs: presets, hosts from denials, and a new secret."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from textual import on
+from textual.content import Content
+from textual.widgets import Button
+
+from sandbox_console.errors import ConsoleError, Unsupported
+from sandbox_console.model.action import PullImage
+from sandbox_console.model.image import Image
+from sandbox_console.model.sandbox import BackendHealth
+from sandbox_console.model.spec_fields import Section
+from sandbox_console.model.text import clean
+from sandbox_console.service import Ask, Feed, HostSeen, Operation, find_paths
+from sandbox_console.service.presets import load_presets
+from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.actions.consent import consent_to
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.form.egress_row import EgressRow
+from sandbox_console.tui.form.entry_list import Entry
+from sandbox_console.tui.form.form_section import FormSection
+from sandbox_console.tui.form.host_choice import HostChoice
+from sandbox_console.tui.form.image_row import ImageRow
+from sandbox_console.tui.form.kept_form import KeptForm
+from sandbox_console.tui.form.secret_dialog import SecretScreen
+from sandbox_console.tui.form.secrets_row import SecretsRow
+
+_DEFAULT_PORTS = {80, 443}
+_Dialog = Callable[[], Awaitable[HostChoice]]
+
+
+class FormTools(KeptForm):
+    """A form with lists of hosts and secrets, and an image. The keys work in every field."""
+
+    _pull: Operation | None = None
+
+    def action_network(self) -> None:
+        """Go to the line that adds a host."""
+        self._unfold(Section.NETWORK)
+        self.query_one("#field-egress").focus()
+
+    def _unfold(self, section: Section) -> None:
+        for one in self.query(FormSection):
+            if one.section is section:
+                one.collapsed = False
+
+    @on(Button.Pressed, "#presets")
+    def action_presets(self) -> None:
+        """Choose hosts from presets."""
+        self._choose(self._presets)
+
+    @on(Button.Pressed, "#denials")
+    def action_denials(self) -> None:
+        """Choose hosts from what sandboxes were denied."""
+        self._choose(self._denials)
+
+    def _choose(self, dialog: _Dialog) -> None:
+        if self.app.screen is self:
+            self.app.run_worker(self._chosen(dialog), group="choose", exclusive=True)
+
+    async def _chosen(self, dialog: _Dialog) -> None:
+        patterns = await self.app.push_screen_wait(await dialog())
+        if patterns and self.is_attached:
+            self._unfold(Section.NETWORK)
+            self.query_one(EgressRow).add(patterns)
+            self.query_one("#field-egress").focus()
+
+    async def _presets(self) -> HostChoice:
+        path = self._service.reload.path if self._service.reload else find_paths().config_file
+        presets, problem = await asyncio.to_thread(load_presets, path)
+        told = f"Yours are in {path.with_name('presets.toml')} (docs/egress.md has the format)."
+        if problem:
+            told = f"! Yours are not used: {problem}"
+        offered = [
+            (Entry(one.title, f"{' '.join(one.hosts)}  ({one.source or 'no source'})"), one.hosts) for one in presets
+        ]
+        return HostChoice("Add hosts from presets", told, offered)
+
+    async def _denials(self) -> HostChoice:
+        silent: list[str] = []
+
+        def answered(healths: Sequence[BackendHealth]) -> None:
+            silent.extend(f"{one.backend} does not answer" for one in healths if not one.ok)
+
+        feed = Feed()
+        with suppress(ConsoleError):
+            async for sandbox, record in self._service.egress.feed(answered=answered):
+                feed.add(sandbox.ref, sandbox.name, record)
+        own = self._sandbox.ref if self._sandbox else None
+        seen = [one for one in feed.hosts() if one.denied or one.asker]
+        seen.sort(key=lambda one: (own not in one.refs, -one.denied_at))
+        told = "Denied so far, newest first" + (", this sandbox's own before the others'." if own else ".")
+        told = " ".join([told if seen else "No sandbox was denied anything so far.", *silent])
+        return HostChoice("Add hosts that were denied", told, [(_denied(one), _patterns(one)) for one in seen])
+
+    async def read_images(self) -> None:
+        """Offer the images of the chosen place, or folders if it has none."""
+        found: Sequence[Image] | None = ()
+        if (where := self.body.place) is not None:
+            try:
+                found = await self._service.inside.images(*where)
+            except Unsupported:
+                found = None
+            except ConsoleError:  # the list of backends says what is wrong with it
+                found = ()
+        for row in self.query(ImageRow):
+            row.offer(found)
+
+    def action_pin(self) -> None:
+        """Replace the image's tag by its digest."""
+        if not self.query_one(ImageRow).pin():
+            self.notify("The digest is known for images that were pulled.", severity="warning")
+
+    def action_pull(self) -> None:
+        """Pull the image of the line, or cancel its pull."""
+        if self._pull is not None and not self._pull.done:
+            self._pull.cancel()
+        elif self.query_one(ImageRow).missing and self.body.place is not None:
+            self.app.run_worker(self._begin_pull(PullImage(*self.body.place, self.query_one(ImageRow).text)))
+
+    async def _begin_pull(self, action: PullImage) -> None:
+        async def answer(asked: Ask | None) -> bool:
+            if asked is None:
+                return True
+            body = Content(clean(asked.reason, cap=400))
+            question = ConfirmScreen(f"Pull {clean(action.image, cap=60)}?", body, "Pull", command=command_line(action))
+            agreed: bool = await self.console_app.push_screen_wait(question)
+            return agreed
+
+        consent = await consent_to(self._service, action, None, answer)
+        if consent is not None and self.is_attached:
+            self._pull = self._service.perform(action, consent=consent)
+            self.run_worker(self._follow_pull(self._pull), group="pull")
+
+    async def _follow_pull(self, operation: Operation) -> None:
+        """Show each layer's state. Leaving the form does not end the pull."""
+        row, layers = self.query_one(ImageRow), dict[str, str]()
+        async for line in operation.events():
+            layer, _, state = line.partition(": ")
+            layers[layer] = state
+            left = sum(not one.startswith(("Pull complete", "Already exists")) for one in layers.values())
+            row.note_pull(f"↓ {line}   {len(layers) - left} of {len(layers)} layers, Ctrl+L cancels")
+        row.note_pull("")
+        try:
+            await operation.result()
+        except asyncio.CancelledError:
+            self.notify("The pull is cancelled.")
+        except ConsoleError as error:
+            self.notify(f"{error.message}. {error.hint}", title="pull", severity="error")
+        await self.read_images()
+
+    @on(Button.Pressed, "#new-secret")
+    def action_new_secret(self) -> None:
+        """Define a secret in the configuration, and choose it."""
+        if self.app.screen is self:
+            self.app.run_worker(self._new_secret(), group="choose", exclusive=True)
+
+    async def _new_secret(self) -> None:
+        name = await self.app.push_screen_wait(SecretScreen(self._service.definitions))
+        if name and self.is_attached:
+            self._unfold(Section.SECRETS)
+            row = self.query_one(SecretsRow)
+            row.choose(name)
+            row.focus_entry()
+            self.notify(f"{name} is defined, and chosen for this sandbox")
+            self.run_worker(self.read_secrets(), group="secrets", exclusive=True)
+
+    async def read_secrets(self) -> None:
+        """Find out which secrets can be read, of those whose reading asks the user nothing."""
+        found: dict[str, str] = {}
+        for one in self._service.secrets.defined:
+            if one.kind in ("env", "file", "value"):
+                found[one.name] = (await self._service.secrets.checked(one)).problem
+        for row in self.query(SecretsRow):
+            row.note_read(found)
+
+
+def _patterns(seen: HostSeen) -> tuple[str, ...]:
+    """Return the patterns that let a host through on the ports that were asked for."""
+    name = f"[{seen.host}]" if ":" in seen.host else seen.host
+    usual = (seen.host,) if seen.ports & _DEFAULT_PORTS or not seen.ports else ()
+    return usual + tuple(f"{name}:{port}" for port in sorted(seen.ports - _DEFAULT_PORTS))
+
+
+def _denied(seen: HostSeen) -> Entry:
+    names = ", ".join(list(seen.refs.values())[:3])
+    more = f" and {len(seen.refs) - 3} more" if len(seen.refs) > 3 else ""
+    asked = f", asked for by {seen.asker}" if seen.asker else ""
+    return Entry(" ".join(_patterns(seen)), f"{seen.denied} × {names}{more}{asked}")

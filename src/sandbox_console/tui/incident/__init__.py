@@ -1,0 +1,1 @@
+"""Pages about what went wrong: the cause of an end, and what happened around it."""

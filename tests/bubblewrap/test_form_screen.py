@@ -1,0 +1,59 @@
+"""From an empty machine to a running sandbox with one allowed host and one new secret, by counted keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.app.scene import screen_text, until
+
+from sandbox_console.backends.bubblewrap.backend import BubblewrapBackend
+from sandbox_console.model.action import Remove
+from sandbox_console.model.sandbox import Status
+from sandbox_console.service import find_paths, open_console
+from sandbox_console.tui.app import ConsoleApp
+from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.form.secret_dialog import SecretScreen
+
+NAME, IMAGE, HOST, SECRET = "agent", "host", "api.example.com", "API_TOKEN"
+MOST_KEYS, MOST_OTHERS = 60, 15
+"""The goals of docs/tui.md: all keys, and those that are not typed data."""
+
+
+async def test_the_keys_from_an_empty_machine_to_a_sandbox_with_a_host_and_a_secret(
+    backend: BubblewrapBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(SECRET, "canary-5d1f00aa93")
+    (tmp_path / "home").mkdir(mode=0o700)
+    typed: list[str] = []
+    async with open_console(backends=[backend]) as console:
+        app = ConsoleApp(console)
+        async with app.run_test(size=(120, 40)) as pilot:
+
+            async def press(*keys: str) -> None:
+                typed.extend(keys)
+                await pilot.press(*keys)
+
+            await until(pilot, lambda: app.fleet.health and all(one.ok for one in app.fleet.health.values()))
+            assert not app.fleet.sandboxes
+            await press("n")
+            await until(pilot, lambda: isinstance(app.screen, FormScreen))
+            await press(*NAME, "down", "down", *IMAGE)
+            await press("f6", *HOST)
+            await press("f7")
+            await until(pilot, lambda: isinstance(app.screen, SecretScreen))
+            await press(*SECRET, "enter")
+            await until(pilot, lambda: isinstance(app.screen, FormScreen))
+            await press("ctrl+s")
+            await until(pilot, lambda: app.screen is app.main and app.fleet.sandboxes)
+            await until(pilot, lambda: all(one.status is Status.RUNNING for one in app.fleet.sandboxes.values()))
+            assert NAME in screen_text(app)
+            [made] = (await console.list())[0]
+            assert made.spec is not None
+            assert (made.spec.image, made.spec.egress, made.spec.secrets) == (IMAGE, (HOST,), (SECRET,))
+            assert f"[secrets.{SECRET}]" in find_paths().config_file.read_text()
+        data = sum(map(len, (NAME, IMAGE, HOST, SECRET)))
+        assert len(typed) <= MOST_KEYS
+        assert len(typed) - data <= MOST_OTHERS
+        await console.perform(Remove(made.ref, force=True)).result()
