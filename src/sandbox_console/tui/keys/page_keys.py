@@ -246,7 +246,7 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("copy-newer-match", "N", "copy_match(1)", "Newer match", show=False),
         _key("copy-links", "f", "copy_links", "Links"),
         _key("copy-leave", "escape,q,i", "copy_leave", "Leave"),
-        _key("copy-help", "question_mark", "app.help", "Help"),
+        _key("copy-help", "question_mark", "copy_help", "Help"),
     ],
     "snapshots": [
         _key("snapshots-take", "n", "take", "Take of the selected sandbox"),

@@ -182,6 +182,10 @@ class CopyKeys(Widget):
         else:
             self.end_copy()
 
+    async def action_copy_help(self) -> None:
+        """Show the keys of copy mode. Outside of it, the key is the guest's."""
+        await self.run_action("app.help")
+
     # --- the mouse
 
     def press(self, x: int, y: int) -> None:
