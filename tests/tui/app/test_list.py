@@ -477,7 +477,7 @@ async def test_denials_of_all_sandboxes_are_known_wherever_the_list_stands(run_a
         await until(pilot, lambda: set(names(app)) == wanted)
         asked = len(lists)
         await pilot.press("i")
-        await until(pilot, lambda: "1 hosts denied, 10 denials" in screen_text(app))
+        await until(pilot, lambda: "1 host denied, 10 denials" in screen_text(app))
         await fake.record(boxes[0].ref, EgressRecord(NOW - 1, "box-000", "late.example", 443, allowed=False))
         await until(pilot, lambda: "2 hosts denied, 11 denials" in screen_text(app))
         assert len(lists) == asked, "the inbox asks no backend for its list"
