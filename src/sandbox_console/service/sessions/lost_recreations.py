@@ -12,7 +12,7 @@ from msgspec import Struct
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import AuditUnavailable, BackendUnreachable, Conflict, ConsoleError
 from sandbox_console.model.action import Permit
-from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.model.cancellation import run_to_completion, shielded
 from sandbox_console.model.sandbox import Sandbox, parse_ref
 from sandbox_console.service.effects.recreation import Recreation
 from sandbox_console.service.gate.redaction import masked
@@ -67,7 +67,7 @@ class LostRecreations:
             return 0
         if self._looking is None:
             self._looking = asyncio.create_task(self._settle_all())
-        return await asyncio.shield(self._looking)
+        return await shielded(self._looking)
 
     async def close(self) -> None:
         """Stop after the replacement at hand. The remaining ones are left to the next console."""
