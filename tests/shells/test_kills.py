@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import termios
 import time
 from pathlib import Path
 
@@ -130,6 +131,8 @@ def test_a_console_that_is_killed_while_it_opens_one_leaves_it_whole_or_not_at_a
     until(lambda: all(one["answers"] for one in shells(cli)))
     for one in shells(cli):
         with Terminal(cli, "shells", "attach", one["name"]) as terminal:
+            # Before the console takes the terminal, Ctrl+C would interrupt the console itself.
+            until(lambda: not terminal.attributes()[3] & termios.ICANON)
             terminal.type(b"\x03\recho al$((1))ve\r")
             terminal.until(b"al1ve")
             terminal.type(b"exit\r")
