@@ -199,10 +199,10 @@ async def test_a_socket_file_is_for_its_owner_and_goes_with_the_server(tmp_path:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"names": ("not a host",)}, "no host name"),
-        ({"names": ("host:99999",)}, "no host name"),
-        ({"names": ("-x.example",)}, "no host name"),
-        ({"names": ("http://x.example",)}, "no host name"),
+        ({"names": ("not a host",)}, "is not a host name"),
+        ({"names": ("host:99999",)}, "is not a host name"),
+        ({"names": ("-x.example",)}, "is not a host name"),
+        ({"names": ("http://x.example",)}, "is not a host name"),
         ({"prefix": "console"}, "not a path"),
         ({"prefix": "/a/../b"}, "not a path"),
         ({"trust_proxy": ("proxy",), "names": ("x",)}, "not an address"),

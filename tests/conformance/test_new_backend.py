@@ -46,7 +46,7 @@ def test_nothing_is_written_over_and_no_odd_name_is_taken(tmp_path, capsys) -> N
     with pytest.raises(UsageError, match="exists already"):
         new_backend.write("mine", tmp_path)
     for name in ("../evil", "Mine", "a-b", ""):
-        with pytest.raises(UsageError, match="no name"):
+        with pytest.raises(UsageError, match="is not a valid name"):
             new_backend.write(name, tmp_path / "other")
     assert not (tmp_path / "other").exists()
     assert main(["new-backend"]) == 2

@@ -135,7 +135,7 @@ async def test_a_form_asks_one_question_at_a_time(run_app):
 async def test_keys_that_a_field_does_not_take_end(run_app, monkeypatch):
     monkeypatch.setattr(type_ahead, "WAIT_S", 600.0)
     async with run_app() as (app, pilot):
-        burst(app, "n", *["f5", "ctrl+l", "f9", "ctrl+o"] * 4, *"abc")
+        burst(app, "n", *["f11", "ctrl+t", "f12", "ctrl+o"] * 4, *"abc")
         await until(pilot, lambda: isinstance(app.screen, FormScreen) and app.focused is not None)
         await settled(app, pilot)
         assert app.focused.value.endswith("abc")

@@ -16,11 +16,11 @@ from sandbox_console.tui.widgets.table.table import FleetTable
 NEEDS_ONE = {
     "edit", "menu", "logs", "shell", "spec", "egress", "egress-draft", *(f"tab-{tab.id}" for tab in TABS), "next-tab",
     "previous-tab", "start", "stop", "restart", "pause", "changes", "attach", "rename", "commit", "snapshot", "kill",
-    "remove", "fullscreen", "copy", "copy-command", "compare",
+    "remove", "fullscreen", "copy", "copy-command", "compare", "why", "timeline", "shell-choose", "copy-mode", "adopt", "reapply",
 }  # fmt: skip
 PAGES = {
     "create", "egress-inbox", "audit-log", "images", "snapshots", "pulse", "columns", "merge-logs", "backends",
-    "messages", "help",
+    "messages", "help", "alerts", "create-from", "shells",
 }  # fmt: skip
 ACTIONS = {one.id: one.action for one in MAIN_KEYS if isinstance(one, Binding) and one.id}
 MOVES = [one.action for one in (*FleetTable.BINDINGS, *MarkedTable.BINDINGS) if isinstance(one, Binding)]

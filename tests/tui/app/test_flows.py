@@ -467,7 +467,7 @@ async def test_help_names_the_keys_that_work_here(run_app):
 
 async def fill(app, pilot, **texts):
     for name, text in texts.items():
-        row_of(app, name).write(text)
+        row_of(app, name).put(text)
     await pilot.pause()
 
 

@@ -60,7 +60,7 @@ async def test_hosts_are_added_changed_and_removed_by_keys(run_app):
 async def test_hosts_are_changed_and_removed_by_the_mouse(run_app):
     async with run_app() as (app, pilot):
         form = await opened(app, pilot)
-        row_of(app, "egress").write("a.example b.example")
+        row_of(app, "egress").put("a.example b.example")
         await pilot.pause()
         listed = form.query_one("#list-egress", EntryList)
         await pilot.click(listed, offset=(0, 0))  # the cross
@@ -76,7 +76,7 @@ async def test_hosts_are_changed_and_removed_by_the_mouse(run_app):
 async def test_the_test_line_says_which_rule_decides(run_app):
     async with run_app() as (app, pilot):
         form = await opened(app, pilot)
-        row_of(app, "egress").write("*.acme.org db.acme.org:5432")
+        row_of(app, "egress").put("*.acme.org db.acme.org:5432")
         test = form.query_one("#test-host", Input)
         for typed, said in (
             ("api.acme.org", "● port 443 passes by *.acme.org"),

@@ -156,7 +156,7 @@ async def test_names_that_are_not_defined_are_listed_and_letters_go_to_names(run
     text = "".join(f'[secrets.{one}]\nfrom = "env:{one}"\n' for one in ("ALPHA", "BETA", "GAMMA"))
     async with run(text) as (app, pilot):
         row = row_of(app, "secrets")
-        row.write("GONE")
+        row.put("GONE")
         await until(pilot, lambda: "GONE  ✕ not defined in the config" in screen_text(app))
         row.focus_entry()
         await pilot.press("g", "space")

@@ -175,9 +175,9 @@ async def test_form(run_app, sheets):
 async def test_form_lists(run_app, fake, sheets):
     async with run_app() as (app, pilot):
         await dialog(pilot, "n", FormScreen)
-        row_of(app, "egress").write("api.acme.org *.com *.acme.org https://x.io/y")
-        row_of(app, "ports").write("8080:80 0.0.0.0:22:22")
-        row_of(app, "secrets").write("GONE")
+        row_of(app, "egress").put("api.acme.org *.com *.acme.org https://x.io/y")
+        row_of(app, "ports").put("8080:80 0.0.0.0:22:22")
+        row_of(app, "secrets").put("GONE")
         app.screen.query_one("#test-host", Input).value = "api.acme.org:8443"
         await sheets(app, pilot, "lists")
         await dialog(pilot, "f7", SecretScreen)

@@ -51,8 +51,8 @@ class EgressRow(ListRow):
             yield TestInput(placeholder="test a host[:port]", id="test-host", compact=True)
             yield Static(id="test-verdict", markup=False)
 
-    def write(self, text: str) -> None:
-        super().write(text)
+    def put(self, text: str) -> None:
+        super().put(text)
         self.test()
 
     @on(Input.Changed, "#test-host")

@@ -60,9 +60,9 @@ class FormRow(Vertical):
 
     def reset(self) -> None:
         """Show the value from when the form opened."""
-        self.write(self._value)
+        self.put(self._value)
 
-    def write(self, text: str) -> None:
+    def put(self, text: str) -> None:
         """Replace the text."""
         self.query_one(Input).value = text
 
@@ -84,7 +84,7 @@ class TickRow(FormRow):
     def text(self) -> str:
         return TICKED if self.query_one(Checkbox).value else ""
 
-    def write(self, text: str) -> None:
+    def put(self, text: str) -> None:
         self.query_one(Checkbox).value = text == TICKED
 
 

@@ -87,7 +87,7 @@ class ImageRow(FormRow):
         if image is None or not image.digest:
             return False
         head, slash, last = self.text.rpartition("/")
-        self.write(f"{head}{slash}{last.partition(':')[0]}@{image.digest.rpartition('@')[2]}")
+        self.put(f"{head}{slash}{last.partition(':')[0]}@{image.digest.rpartition('@')[2]}")
         return True
 
     def on_descendant_focus(self) -> None:
@@ -144,7 +144,7 @@ class ImageRow(FormRow):
     def _selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         if event.option_index < len(self._names):
-            self.write(self._names[event.option_index])
+            self.put(self._names[event.option_index])
             line = self.query_one(Input)
             line.focus()
             line.cursor_position = len(line.value)

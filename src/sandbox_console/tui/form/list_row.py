@@ -77,7 +77,7 @@ class ListRow(FormRow):
     def text(self) -> str:
         return " ".join(self.entries)
 
-    def write(self, text: str) -> None:
+    def put(self, text: str) -> None:
         self._entries, self._changing = text.split(), None
         self._line.value = ""
         self._show()
@@ -85,7 +85,7 @@ class ListRow(FormRow):
 
     def add(self, entries: Sequence[str]) -> None:
         """Add entries that are not in the list yet."""
-        self.write(" ".join(dict.fromkeys([*self.entries, *entries])))
+        self.put(" ".join(dict.fromkeys([*self.entries, *entries])))
 
     @property
     def _line(self) -> Input:
@@ -99,7 +99,7 @@ class ListRow(FormRow):
     def take_line(self) -> None:
         """Move what is in the line to the list."""
         if self._line.value or self._changing:
-            self.write(" ".join(dict.fromkeys(self.entries)))
+            self.put(" ".join(dict.fromkeys(self.entries)))
 
     @on(Input.Submitted, "EntryInput")
     def _entered(self, event: Input.Submitted) -> None:
@@ -115,7 +115,7 @@ class ListRow(FormRow):
     def _removed(self, event: EntryList.Removed) -> None:
         event.stop()
         self._entries = [one for at, one in enumerate(self._entries) if at != event.index]
-        self.write(self.text)
+        self.put(self.text)
         if not self._entries:
             self._line.focus()
 
@@ -135,7 +135,7 @@ class ListRow(FormRow):
         if self._changing is None:
             return False
         at, before = self._changing
-        self.write(" ".join([*self._entries[:at], before, *self._entries[at:]]))
+        self.put(" ".join([*self._entries[:at], before, *self._entries[at:]]))
         return True
 
 

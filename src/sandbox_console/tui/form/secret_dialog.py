@@ -18,6 +18,7 @@ from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import SecretSource
 from sandbox_console.service.effects.secret_definition import SecretDefinition, SecretDefinitions
+from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.form.form_rows import LineInput
@@ -233,7 +234,7 @@ def _input(name: str, placeholder: str, *, masked: bool = False) -> LineInput:
 
 
 def _line(label: str, *widgets: Any, id: str | None = None) -> Horizontal:
-    return Horizontal(Static(label, classes="label"), *widgets, classes="line", id=id)
+    return Horizontal(Static(plain(label), classes="label"), *widgets, classes="line", id=id)
 
 
 def _usual(kind: int, name: str) -> str:

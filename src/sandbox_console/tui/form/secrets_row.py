@@ -51,14 +51,14 @@ class SecretsRow(FormRow):
     def text(self) -> str:
         return " ".join(self._chosen)
 
-    def write(self, text: str) -> None:
+    def put(self, text: str) -> None:
         self._chosen = list(dict.fromkeys(text.split()))
         self.refresh_list()
         self.post_message(ListRow.Changed(self))
 
     def choose(self, name: str) -> None:
         """Tick a secret."""
-        self.write(f"{self.text} {name}")
+        self.put(f"{self.text} {name}")
 
     def note_read(self, found: Mapping[str, str]) -> None:
         """Show whether secrets can be read: why not, by name, or an empty text if they can."""
@@ -95,6 +95,6 @@ class SecretsRow(FormRow):
         names = [one.name for one in self._defined()]
         name = [*names, *(one for one in self._chosen if one not in names)][event.index]
         if name in self._chosen:
-            self.write(" ".join(one for one in self._chosen if one != name))
+            self.put(" ".join(one for one in self._chosen if one != name))
         else:
             self.choose(name)
