@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
+import concurrent.futures.thread
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -102,7 +102,8 @@ def current() -> Loop:
 def _before_exit(end: Callable[[], None]) -> None:
     """Call a function at exit while threads can still be started.
 
-    ``atexit`` runs too late, after the pools of concurrent.futures have ended.
+    ``atexit`` runs too late, after the pools of concurrent.futures have ended. The last one registered is called first,
+    so concurrent.futures.thread, which registers the end of its pools, is imported above.
     """
     getattr(threading, "_register_atexit", atexit.register)(end)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.errors import NotFound, Unsupported
@@ -66,7 +67,10 @@ class BundleView:
                 {"ref": {"backend": self.name, "host": self.host, "id": ref.id}, "name": one.name, "status": "unknown",
                  "detail": error.message}, Sandbox,
             )  # fmt: skip
-        return msgspec.convert(told, Sandbox)
+        shown = msgspec.convert(told, Sandbox)
+        # JSON has no tuples, and a spec has no lists: as lists, equal values would count as drift.
+        found = {key: tuple(value) if isinstance(value, list) else value for key, value in shown.found.items()}
+        return structs.replace(shown, found=found)
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
         yield HealthChanged(await self.health())
