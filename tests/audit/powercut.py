@@ -79,7 +79,7 @@ def _on_descriptor(name: str, rest: str, folder: str) -> Call | None:
         return None
     if name in ("fsync", "fdatasync"):
         return Call("sync", path)
-    numbers = [int(found) for found in re.findall(r", (\d+)(?=[,)])", rest)]
+    numbers = [int(found) for found in re.findall(r", (\d+)\s*(?=[,)])", rest)]
     if name == "ftruncate":
         return Call("ftruncate", path, at=numbers[-1])
     return Call("write", path, _data(rest), numbers[-1] if name == "pwrite64" else -1)

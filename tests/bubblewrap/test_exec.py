@@ -163,4 +163,4 @@ async def test_the_supervisor_stays_under_12_mb(make: Make) -> None:
     await asyncio.gather(*(box.run("true") for _ in range(20)))
     status = Path(f"/proc/{box.raw['supervisor']}/status").read_text()
     rss = int(status.partition("VmRSS:")[2].split()[0])
-    assert rss < 12_000, f"{rss} kB"
+    assert rss < 12 * 1024, f"{rss} KiB"

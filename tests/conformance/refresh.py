@@ -1,6 +1,6 @@
 """Asks each backend every check again and writes what docs/backends.md tells of it: ``make conformance``.
 
-``python -m tests.conformance.refresh [-k EXPRESSION] [bubblewrap|docker|microsandbox]...``; without a name the first two,
+``python -m tests.conformance.refresh [-k EXPRESSION] [bubblewrap|docker|podman|microsandbox]...``; without a name the first three,
 which are everywhere. About five minutes; microsandbox is asked in its machine, which takes longer. With ``-k``, as pytest has
 it, the checks that it names are asked and the others' stored results stay. A run that fails stores nothing.
 """
@@ -20,7 +20,7 @@ from tests.conformance.table import RESULTS, write
 from sandbox_console.testing.conformance.table import Results
 
 ROOT = Path(__file__).parents[2]
-EVERYWHERE = ("bubblewrap", "docker")
+EVERYWHERE = ("bubblewrap", "docker", "podman")
 COMMANDS = {
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in EVERYWHERE},
     "microsandbox": ("-m", "tests.support.microvm.suite", "tests/conformance/test_microsandbox.py"),

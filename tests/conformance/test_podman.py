@@ -13,6 +13,13 @@ pytestmark = [requires("podman"), pytest.mark.slow]
 
 
 class TestPodman(BackendConformance):
+    known_gaps = {  # noqa: RUF012 - a constant of the class
+        "test_a_folder_comes_with_all_below_it": "Podman 4.3 follows a link that is the last part of a copied path",
+        "test_a_guests_link_leads_to_nothing_of_this_host": "Podman 4.3 follows a link that is the last part of a copied path",
+        "test_an_image_goes_out_and_comes_back": "Podman lists images by their full names, docker.io/library/NAME",
+        "test_since_and_until_cut_by_time": "Podman tells the times of a log in whole seconds",
+    }
+
     @pytest.fixture
     def another(self, podman_engine, monkeypatch, tmp_path):
         monkeypatch.setenv("CONTAINER_HOST", podman_engine.url)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sandbox_console.backends.docker import podman_dialect
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
@@ -42,6 +43,8 @@ def capabilities(
     reasons = dict(_MISSING)
     if not local:
         reasons[Capability.SHELL_KEEP] = FAR
+    if podman_dialect.is_podman(info):
+        reasons |= podman_dialect.MISSING
     if no_keeper:
         reasons[Capability.MAX_DURATION] = reasons[Capability.IDLE_TIMEOUT] = no_keeper
     if no_gateway:

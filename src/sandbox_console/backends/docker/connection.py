@@ -102,7 +102,8 @@ class Connection:
         self.version, self.info = await asyncio.gather(
             engine.call("GET", "version", timeout_s=PROBE_S), engine.call("GET", "info", timeout_s=PROBE_S)
         )
-        if podman_dialect.is_podman(self.info):
+        engine.podman = podman_dialect.is_podman(self.info)
+        if engine.podman:
             self.info = podman_dialect.stable(self.info)
         engine.speaks(str(self.version.get("ApiVersion", "")))
         self._answered = True

@@ -34,6 +34,7 @@ class Engine:
     def __init__(self, context: str, endpoint: Endpoint, backend: str = "docker") -> None:
         self.context = context
         self.backend = backend
+        self.podman = False
         self.endpoint = endpoint
         # With aiohttp's default of 100 connections, list() hangs once 100 logs are followed.
         self._connector: aiohttp.BaseConnector = (

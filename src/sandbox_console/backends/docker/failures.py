@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sandbox_console.backends.docker.podman_dialect import NOT_RUNNING
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound
 from sandbox_console.model.late_pattern import late_pattern
 
@@ -71,7 +72,7 @@ def engine_prefix(context: str) -> str:
     return f"docker engine {context!r}: "
 
 
-_STATE = (" is not paused", "container state improper")  # answered with 500, the second by Podman
+_STATE = (" is not paused", NOT_RUNNING)  # answered with 500, the second by Podman
 _GONE = ("no such container", "layer not known")  # with 500, by Podman
 
 

@@ -105,7 +105,8 @@ async def _need_directory(engine: Engine, place: Place, path: str) -> None:
 
 
 async def _listed(engine: Engine, place: Place) -> list[FileInfo]:
-    scanner, found, top = TarScanner(), list[FileInfo](), -1
+    # Podman leaves out the directory itself.
+    scanner, found, top = TarScanner(), list[FileInfo](), 0 if engine.podman else -1
     async with engine.stream(container_path(place.container, "archive"), {"path": f"{place.path}/."}) as archive:
         async for chunk in archive:
             for member in scanner.feed(chunk):

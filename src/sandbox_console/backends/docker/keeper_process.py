@@ -28,7 +28,7 @@ START_S = 10.0
 ANSWER_S = 1.0
 RECENT_S = 2.0
 
-_ENV = ("DOCKER_", "SANDBOX_CONSOLE_", "XDG_", "PYTHON", "LC_", "LANG", "LD_", "SSL_")
+_ENV = ("DOCKER_", "CONTAINER_", "SANDBOX_CONSOLE_", "XDG_", "PYTHON", "LC_", "LANG", "LD_", "SSL_")
 _ENV_NAMES = frozenset({"HOME", "PATH", "TZ", "TMPDIR", "USER", "LOGNAME"})
 
 

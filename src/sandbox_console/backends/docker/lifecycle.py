@@ -195,7 +195,7 @@ def _start_hint(message: str) -> str:
 
 def _create_failed(engine: Engine, spec: SandboxSpec, error: Refused) -> ConsoleError:
     text = error.message
-    if error.status == 409:
+    if error.status == 409 or podman_dialect.NAME_TAKEN in text:
         return name_taken(spec.name)
     if "bind source path does not exist" in text:
         return InvalidSpec({"workspace": f"{spec.workspace!r} does not exist on the engine's host"})

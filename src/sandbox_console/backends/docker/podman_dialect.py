@@ -9,10 +9,27 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from sandbox_console.model.capability import Capability
+
 NO_GATEWAY = (
     "Podman gives the bridge of an internal network an address of its host, which a sandbox behind an egress gateway "
     "would reach"
 )
+NAME_TAKEN = "is already in use"
+"""What a create is refused with, as a failure of its own (500), where the name is taken."""
+
+MISSING = {
+    Capability.UPDATE_CPU: "Podman 4.3 cannot change a limit over this API; the sandbox is recreated",
+    Capability.UPDATE_MEMORY: "Podman 4.3 cannot change a limit over this API; the sandbox is recreated",
+    Capability.UPDATE_PIDS: "Podman 4.3 cannot change a limit over this API; the sandbox is recreated",
+    Capability.PROCESSES: "Podman 4.3 joins the columns of its list of processes; run ps inside",
+    Capability.EVENTS: "Podman 4.3 tells past events late over this API; use podman events",
+}
+"""What Podman lacks over Docker's API, with the reasons."""
+
+NOT_RUNNING = "container state improper"
+"""What a request is refused with, as a failure of its own (500), that needs a running container."""
+
 NO_INIT = "container-init binary not found"
 """What a create with an init is refused with where catatonit is not installed."""
 

@@ -15,6 +15,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_console.backends.docker import podman_dialect
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.labels import HELPER
 from sandbox_console.backends.docker.paths import container_path
@@ -104,7 +105,8 @@ class Reaper:
                 await self._engine.call("POST", f"exec/{made['Id']}/start", body={"Detach": False, "Tty": False})
             return int((await self._engine.call("GET", f"exec/{made['Id']}/json"))["ExitCode"] or 0)
         except Refused as error:
-            if error.status in (404, 409) and "paused" not in error.message:
+            ended = error.status in (404, 409) or podman_dialect.NOT_RUNNING in error.message
+            if ended and "paused" not in error.message:
                 return 0
             if error.status == 400:
                 return 127  # engines from 23 on refuse to start a program that does not exist
