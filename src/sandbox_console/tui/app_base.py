@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual import events
+from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
 from textual.reactive import reactive
 
 from sandbox_console.model.action import Action
@@ -27,6 +30,20 @@ class BaseApp(TypeAheadApp[None]):
         self.service = console
         self.now = clock
         self.keymap = load(console.config.tui)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Deliver an event. A new size of the terminal is asked for now, as the size that the event tells may be old.
+
+        Textual reads it when the signal comes. A second signal that interrupts it there posts its newer size first.
+        """
+        await super().on_event(self._latest(event) if isinstance(event, events.Resize) else event)
+
+    def _latest(self, event: events.Resize) -> events.Resize:
+        driver = self._driver
+        if not isinstance(driver, LinuxDriver) or driver._in_band_window_resize:  # noqa: SLF001 - has no public name
+            return event
+        size = Size(*driver._get_terminal_size())  # noqa: SLF001 - as above
+        return events.Resize(size, size)
 
     @property
     def selected(self) -> Sandbox | None:
