@@ -523,5 +523,7 @@ async def test_an_edited_list_is_applied_to_the_running_gateway(make, backend, s
     assert {(rule.pattern, str(rule.effect)) for rule in (await backend.egress(box.ref)).rules} == {
         (new.egress[0], "allow"), (new.egress[1], "allow"), ("other.example.com", "deny"),
     }  # fmt: skip
-    asked = [await box.ask(host, plain.port) for host in ("good.example.com", "a.wild.example.org", "other.example.com")]
+    asked = [
+        await box.ask(host, plain.port) for host in ("good.example.com", "a.wild.example.org", "other.example.com")
+    ]
     assert [one.allowed for one in asked] == [False, True, False]

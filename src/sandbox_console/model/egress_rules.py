@@ -42,9 +42,7 @@ def _added(rules: list[EgressRule], rule: EgressRule) -> list[EgressRule]:
     return [*(one for one in rules if one not in same), rule]
 
 
-def listed_anew(
-    rules: Sequence[EgressRule], old: Sequence[str], new: Sequence[str]
-) -> tuple[EgressRule, ...]:
+def listed_anew(rules: Sequence[EgressRule], old: Sequence[str], new: Sequence[str]) -> tuple[EgressRule, ...]:
     """The rules after a spec's list of hosts was changed from ``old`` to ``new``.
 
     What was decided while the sandbox ran stays: rules that deny, rules for a time, and hosts of both lists whose rule
