@@ -82,7 +82,7 @@ async def test_what_fires_is_counted_rung_and_listed() -> None:
         await until(pilot, lambda: isinstance(app.screen, AlertsScreen) and "▲ firing" in screen_text(app))
         shown = screen_text(app)
         assert "out of memory: the kernel killed it at its limit" in shown
-        assert "this console runs the rules" in shown
+        assert "this console is running the rules" in shown
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is app.main)
         assert len(rung) <= 1
@@ -170,7 +170,7 @@ async def test_a_read_only_console_shows_alerts_and_changes_none() -> None:
         put(app.service, alert())
         await until(pilot, lambda: "! 1 alert" in screen_text(app))
         await pilot.press("exclamation_mark")
-        await until(pilot, lambda: "nothing runs the rules now" in screen_text(app))
+        await until(pilot, lambda: "no process is running the rules" in screen_text(app))
         await pilot.press("s")
         await until(pilot, lambda: "Silence died" in screen_text(app))
         await pilot.press("enter")

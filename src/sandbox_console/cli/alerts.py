@@ -41,7 +41,7 @@ async def _ls(context: Context, book: AlertBook) -> int:
     if not found:
         context.say("no alert fires")
     if not await book.watcher():
-        context.say("note: nothing runs the rules now; sandbox-console watch does")
+        context.say("note: no process is running the rules; sandbox-console watch does")
     if waiting := await book.waiting():
         context.say(f"note: {len(waiting)} messages have not arrived yet; see sandbox-console alerts outbox")
     return 0

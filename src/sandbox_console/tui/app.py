@@ -139,14 +139,14 @@ class ConsoleApp(PageActions):
 
     def _tell_config(self, config: ConfigChanged) -> None:
         if config.problem:
-            text = f"{config.problem}. The one before stays in force."
+            text = f"{config.problem}. The previous one stays in force."
             self.notify(text, title="configuration", severity="error", timeout=15)
         elif config.now or config.later:
-            later = f"From the next start on: {', '.join(config.later)}." if config.later else ""
-            now = f"In force now: {', '.join(config.now)}." if config.now else ""
-            self.notify(" ".join(filter(None, (now, later))), title="configuration read again")
+            later = f"Applied at the next start: {', '.join(config.later)}." if config.later else ""
+            now = f"Applied now: {', '.join(config.now)}." if config.now else ""
+            self.notify(" ".join(filter(None, (now, later))), title="configuration reloaded")
         else:
-            self.notify("It can be used again, and nothing in it differs.", title="configuration")
+            self.notify("It is valid again, and nothing has changed.", title="configuration")
 
     # --- up: from requests to the console
 

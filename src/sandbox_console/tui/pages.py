@@ -30,7 +30,7 @@ class PageActions(AppParts):
         from sandbox_console.tui.help import help_words, unavailable
 
         here = await unavailable(self, selected) if selected else ()
-        self.push_screen(TextScreen("Keys that work here", help_words(self.screen, here)))
+        self.push_screen(TextScreen("Keys", help_words(self.screen, here)))
 
     async def open_form(self, sandbox: Sandbox | None) -> None:
         """Open the form, empty or for a sandbox. For another tool's, only the backend's live changes are editable."""

@@ -125,7 +125,7 @@ async def test_a_folded_section_says_what_is_in_it_and_opens_for_its_problem(run
         await pilot.press("f3")
         await until(pilot, lambda: app.focused is not None and app.focused.id == "field-workspace")
         assert "is not an absolute path" in screen_text(app), "the section is open"
-        assert "to mend: CPUs, Workspace" in screen_text(app)
+        assert "to fix: CPUs, Workspace" in screen_text(app)
         await pilot.press("f3")
         await until(pilot, lambda: app.focused is not None and app.focused.id == "field-cpus")
         app.screen.query_one("#field-workspace", Input).value = "/srv"

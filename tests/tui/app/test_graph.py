@@ -30,7 +30,7 @@ async def drawn(graph: Graph, *shown, size=(60, 20)) -> list[str]:
 
 async def test_the_axes_tell_the_top_and_how_far_back_it_goes():
     title, top, *rows, bottom, times = await drawn(Graph(CPU), [10.0, 50.0] * 15, None, 2.0)
-    assert title == "CPU 50%  most 50%"
+    assert title == "CPU 50%  peak 50%"
     assert top.startswith("57% "), "a little over the highest"
     assert bottom.startswith("  0 ")
     assert rows
@@ -41,10 +41,10 @@ async def test_the_axes_tell_the_top_and_how_far_back_it_goes():
 
 async def test_a_limit_that_is_far_above_is_named_and_nothing_more():
     title, *rows = await drawn(Graph(MEMORY), [float(3 << 20)], float(512 << 20))
-    assert title == "Memory 3M  most 3M  limit 512M"
+    assert title == "Memory 3M  peak 3M  limit 512M"
     assert not any("┄" in row for row in rows)
     title, *rows = await drawn(Graph(MEMORY), [float(300 << 20)], float(512 << 20))
-    assert title == "Memory 300M  most 300M  ┄ limit 512M"
+    assert title == "Memory 300M  peak 300M  ┄ limit 512M"
     assert any("┄" in row for row in rows)
 
 

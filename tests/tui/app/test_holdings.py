@@ -109,7 +109,7 @@ async def test_where_no_backend_has_any_the_screen_says_so(run_app):
     lacking = FakeBackend(fleet(), capabilities=without(Capability.SNAPSHOT, "there is no such thing"))
     async with run_app(lacking) as (app, pilot):
         await pilot.press("V")
-        await until(pilot, lambda: "No backend here has snapshots" in screen_text(app))
+        await until(pilot, lambda: "No backend here supports snapshots" in screen_text(app))
         assert "– fake: there is no such thing" in screen_text(app)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, SnapshotsScreen))

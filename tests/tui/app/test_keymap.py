@@ -218,7 +218,7 @@ async def test_every_hint_names_the_key_that_holds(run_app, fake):
         await pilot.press("u")
         await until(pilot, lambda: "Press f3 on the list" in screen_text(app))
     async with run_app(FakeBackend(dead=True), config=config(keys=chosen), ready=False) as (app, pilot):
-        await until(pilot, lambda: "f7 tells all of it" in screen_text(app))
+        await until(pilot, lambda: "f7 shows the full reason" in screen_text(app))
 
 
 async def test_a_hint_in_a_tab_names_no_key_that_the_tab_takes(run_app, fake):

@@ -116,16 +116,16 @@ def test_the_header_tells_what_hides_and_where_a_reason_stands_whole():
     assert "0 by" not in both
     assert view_line(Wanted(faults=True), Hidden(), 0).plain.strip() == "0 of 0"
     health = BackendHealth("microsandbox", "local", HealthState.UNAVAILABLE, "no guest can run here " * 9)
-    assert backends_line([health], key="f9").plain.endswith("…   f9 tells all")
+    assert backends_line([health], key="f9").plain.endswith("…   f9 for details")
     short = structs.replace(health, reason="no socket")
-    assert "tells all" not in backends_line([short], 80).plain
+    assert "for details" not in backends_line([short], 80).plain
     narrow = backends_line([short], 32).plain
-    assert narrow.endswith("b tells all")
+    assert narrow.endswith("b for details")
     assert len(narrow) <= 32
-    for width in range(16, 100):  # whatever is cut, the key that tells all stays on the screen
+    for width in range(16, 100):  # whatever is cut, the key for details stays on the screen
         line = backends_line([structs.replace(short, state=HealthState.OK, backend="one"), health], width).plain
         assert len(line) <= width
-        assert line.endswith(" b tells all")
+        assert line.endswith(" b for details")
 
 
 async def test_keys_that_come_faster_than_they_are_worked_off_are_typed_in_their_order(run_app):

@@ -23,7 +23,7 @@ SHOWN = {
     "the comparison": b"Differs",
     "backends": b"dead",
     "messages": b"Messages",
-    "help": b"Keys that work here",
+    "help": b"Keys",
     "files": b"MODIFIED",
 }
 C1 = re.compile(rb"\xc2[\x80-\x9f]")

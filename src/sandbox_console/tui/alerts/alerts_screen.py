@@ -134,26 +134,26 @@ class AlertsScreen(Screen[SandboxRef | None]):
         silenced = sum(one.silenced for one in firing)
         words = [
             ("Alerts", "bold $primary"),
-            (f"  {len(firing)} {'fires' if len(firing) == 1 else 'fire'}", "$text-error" if firing else "$dim"),
+            (f"  {len(firing)} firing", "$text-error" if firing else "$dim"),
         ]
         words += [(f"  {silenced} silenced", "$dim")] if silenced else []
-        words += [(f"  {len(inbox.alerts) - len(firing)} over", "$dim")] if self._all else []
+        words += [(f"  {len(inbox.alerts) - len(firing)} resolved", "$dim")] if self._all else []
         return Content.assemble(*words, (f"  {self._who(inbox.watcher)}", "$dim" if inbox.watcher else "$text-warning"))
 
     def _who(self, watcher: str) -> str:
         if not self._service.config.alerts.rules:
             return "no rules are configured"
         if watcher == str(os.getpid()):
-            return "this console runs the rules"
-        return f"process {clean(watcher, cap=20)} runs the rules" if watcher else "nothing runs the rules now"
+            return "this console is running the rules"
+        return f"process {clean(watcher, cap=20)} runs the rules" if watcher else "no process is running the rules"
 
     def _why_empty(self) -> str:
         if not self._service.config.alerts.rules:
-            return "No rules: add [alerts.rules.NAME] to the configuration (docs/alerts.md), then start again."
+            return "No rules: add [alerts.rules.NAME] to the configuration (docs/alerts.md), then restart the console."
         return (
             "Nothing has fired yet."
             if self._all
-            else f"Nothing fires. {hint(self, 'alerts-resolved', 'shows what is over.')}"
+            else f"Nothing is firing. {hint(self, 'alerts-resolved', 'shows resolved alerts.')}"
         )
 
     # --- keys

@@ -85,7 +85,7 @@ class AuditPane(Vertical):
         try:
             if sandbox is not None:
                 entries = await self._service.history(AuditQuery(limit=LIMIT, target=str(sandbox.ref)))
-                note = "" if entries else "Nothing is on record: it was not made or changed from this console."
+                note = "" if entries else "No audit rows: this sandbox was not created or changed from this console."
         except ConsoleError as error:
             note = f"✕ {error.message}"
         self._entries = {entry.attempt.seq: entry for entry in entries}

@@ -73,7 +73,7 @@ class EventsPane(Vertical, FollowsSandbox):
 
     def _none_yet(self) -> None:
         if not self._found and self._worker is not None and not self._worker.is_finished:
-            self._note("Nothing is told yet; what happens is shown as it comes.")
+            self._note("No events yet. New ones appear here as they happen.")
 
     def _schedule(self) -> None:
         if not self._drawing:

@@ -54,7 +54,7 @@ class ProcessesPane(Vertical, FollowsSandbox):
         """Read a sandbox's processes repeatedly, while it has any."""
         self._fill(())
         if sandbox.status not in (Status.RUNNING, Status.PAUSED):
-            self._note(f"It is {sandbox.status}: nothing runs in it.")
+            self._note(f"It is {sandbox.status}: it has no processes.")
             return None
         self._note("Asking…")
         return self._follow(sandbox)

@@ -102,7 +102,7 @@ def spec_words(
     width = width or 10_000
     parts = [*hanging(_identity(sandbox), width, _LABEL), ("\n", "")]
     if differs := list(drift_parts(drift)):
-        differs += [("< makes it as asked again, > takes what is found for what was asked\n\n", "$dim")]
+        differs += [("< re-applies the requested spec, > adopts what was found\n\n", "$dim")]
         parts += hanging(differs, width, _LABEL)
     parts += _fields(sandbox, width)
     parts += hanging(_labels(sandbox), width, 4)
@@ -121,7 +121,7 @@ def _identity(sandbox: Sandbox) -> Iterator[Part]:
         "Made by": maker,
     }
     if not sandbox.managed:
-        lines["Made by"] += "  ◇ not made by this console: a change asks for its id"
+        lines["Made by"] += "  ◇ not made by this console: a change asks you to type its id"
     if sandbox.pid is not None:
         lines["Main process"] = f"pid {sandbox.pid}"
     if sandbox.restarts:
@@ -139,7 +139,7 @@ def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
     for name in names:
         yield from _field(name, requested.get(name, ""), facts.get(name), width)
     if not names:
-        yield "The backend tells nothing about its spec.\n", "$dim"
+        yield "The backend does not report its spec.\n", "$dim"
 
 
 def _ports_together(names: list[str]) -> list[str]:
@@ -202,7 +202,7 @@ def _labels(sandbox: Sandbox) -> Iterator[Part]:
 def _missing(capabilities: Capabilities) -> Iterator[Part]:
     missing = [one for one in Capability if not capabilities.has(one)]
     if missing:
-        yield "\nThis backend cannot, here\n", "bold $dim"
+        yield "\nUnsupported by this backend here\n", "bold $dim"
     for one in missing:
         yield "  " + fit_cell(str(one), 20, "left"), "$text-warning"
         yield f"  {clean(capabilities.reason(one), cap=300)}\n", "$dim"

@@ -89,7 +89,7 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
         known, running = bool(self._history.get(sandbox.ref)), sandbox.status is Status.RUNNING
         self.query_one(Grid).display = running or known
         kept = " These are its last figures." if known else " Start it to see its use."
-        self._note("" if running else f"It is {sandbox.status}: nothing is measured.{kept}")
+        self._note("" if running else f"It is {sandbox.status}: there is nothing to measure.{kept}")
         return self._sample(sandbox) if running else None
 
     async def _sample(self, sandbox: Sandbox) -> None:

@@ -29,10 +29,10 @@ def empty_words(state: FleetState, wanted: Wanted, *, read_only: bool = False, k
         return Content.assemble((f"Asking {names}…", "$dim"))
     if not any(health.ok for health in state.health.values()):
         reasons = "\n".join(dead_line(health) for health in state.health.values())
-        tells = [(key("backends"), "bold $primary"), (" tells all of it, and so does ", "$dim")]
+        tells = [(key("backends"), "bold $primary"), (" shows the full reason, and so does ", "$dim")]
         return Content.assemble(
             ("No backend answers, so what is running is not known.\n\n", "bold $text-error"), (reasons, ""),
-            ("\n\n", ""), *(tells if key("backends") else [("All of it tells ", "$dim")]),
+            ("\n\n", ""), *(tells if key("backends") else [("For the full reason, run ", "$dim")]),
             ("sandbox-console doctor", "$text-accent"),
         )  # fmt: skip
     return _none_yet(state, read_only, key("create"))

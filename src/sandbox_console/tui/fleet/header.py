@@ -177,7 +177,7 @@ def backends_line(backends: Iterable[BackendHealth], width: int = 10_000, key: s
     del parts[-1]
     if whole and _cells(parts) <= width:
         return Content.assemble(*parts)
-    more: list[Part] = [("   ", ""), (key, "bold $primary"), (" tells all", "$dim")] if key else []
+    more: list[Part] = [("   ", ""), (key, "bold $primary"), (" for details", "$dim")] if key else []
     return Content.assemble(
         *(justified(parts, more[1:], width) if _cells([*parts, *more]) > width else [*parts, *more])
     )
@@ -204,7 +204,7 @@ def config_banner(config: ConfigChanged) -> Content:
     if not config.problem:
         return Content("")
     hint = f" ({clean(config.hint, cap=200)})" if config.hint else ""
-    return Content(f"CONFIGURATION NOT USED  {clean(config.problem, cap=400)}{hint}. The one before stays in force.")
+    return Content(f"CONFIGURATION NOT USED  {clean(config.problem, cap=400)}{hint}. The previous one stays in force.")
 
 
 def dead_banner(dead: list[BackendHealth]) -> Content:

@@ -219,7 +219,7 @@ class FormScreen(FormTools):
         rest = self.body.tell(problems)
         words = [f"{key}: {text}" for key, text in rest.items()]
         if fields := labels_of(problems):
-            words.append(f"to mend: {fields} (F3 goes to the next)")
+            words.append(f"to fix: {fields} (F3 goes to the next)")
         self.say("; ".join(words), error=True)
 
     async def _show_plan(self, spec: SandboxSpec) -> dict[str, str]:
@@ -347,7 +347,7 @@ class FormScreen(FormTools):
         spec, problems = await self._check(all_fields=True)
         where = self.body.place
         if where is None:
-            self.say("No backend answers: nothing can be made now.", error=True)
+            self.say("No backend answers: a sandbox cannot be created now.", error=True)
             return
         if problems:
             self.body.focus_problem()

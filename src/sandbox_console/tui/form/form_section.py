@@ -44,7 +44,7 @@ class FormSection(Collapsible):
         wrong = sum(row.has_class("-wrong") for row in self.rows)
         words: list[tuple[str, str]] = [(str(self.section), "bold")]
         if wrong:
-            words.append((f"  ✕ {wrong} to mend", "$text-error"))
+            words.append((f"  ✕ {wrong} to fix", "$text-error"))
         elif self.collapsed:
             words.append((f"  {self._summary()}", "$text-muted"))
         self.query_one(CollapsibleTitle).label = Content.assemble(*words)

@@ -47,9 +47,9 @@ class KeptForm(Screen[None]):
         if self.draft.note:
             return Static(plain(self.draft.note), id="draft-note", markup=False)
         at = f"{datetime.fromtimestamp(self.draft.at).astimezone():%d %b %H:%M}"
-        words = f"Restored what you typed on {at} and did not apply; Ctrl+R takes it back."
+        words = f"Restored your unsaved changes of {at}. Ctrl+R discards them."
         if lacks := self.draft.lacks:
-            words += f" Left out, as it may be secret: {lacks}."
+            words += f" Left out because they may be secret: {lacks}."
         return Static(plain(words), id="draft-note", markup=False)
 
     def begin_keeping(self) -> None:
@@ -79,7 +79,7 @@ class KeptForm(Screen[None]):
         except OSError as error:
             if not self._told:
                 self._told = True
-                self.notify(f"What you type is not kept: {error.strerror}", title="draft", severity="warning")
+                self.notify(f"Your draft cannot be saved: {error.strerror}", title="draft", severity="warning")
 
     def drop_draft(self) -> None:
         """Remove the draft."""
@@ -88,7 +88,7 @@ class KeptForm(Screen[None]):
     def action_start_over(self) -> None:
         """Discard everything that was typed, after a question."""
         if self.app.screen is self and self.body.typed:
-            words = Content("Every field gets back the value that it had without your changes.")
+            words = Content("Every field gets its original value back.")
             self.app.push_screen(ConfirmScreen("Start over?", words, "Start over"), self._start_over)
 
     def _start_over(self, agreed: bool | None) -> None:
@@ -101,7 +101,7 @@ class KeptForm(Screen[None]):
         if self.busy or not self.body.typed:
             self.dismiss()
             return
-        words = "None of what you typed has been applied. It can be kept for the next time that you open this form."
+        words = "Your changes have not been applied. They can be kept as a draft for the next time you open this form."
         self.app.push_screen(LeaveScreen("Leave the form?", Content(words), "Discard", leave="Go on"), self._answered)
 
     def _answered(self, discard: bool | None) -> None:

@@ -114,7 +114,7 @@ class ImagesScreen(ResourceScreen[Image]):
         shown = [pull.words(self._clock()) for pull in self._flow.pulls]
         if shown:
             cancels = hint(self, "images-cancel-pull", "cancels")
-            more = "; ".join(filter(None, (cancels, "it goes on when this screen is left")))
+            more = "; ".join(filter(None, (cancels, "it continues when you leave this screen")))
             shown.append(Content.assemble((f"  {more}", "$dim")))
         put_note(self, "#holdings-progress", Content("\n").join(shown))
 

@@ -47,7 +47,7 @@ class ResourceScreen(Screen[None], Generic[Held]):
     ResourceScreen Footer { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "reload", "Ask again", show=False),
+        Binding("r", "reload", "Refresh", show=False),
         Binding("Y", "copy_command", "Copy as command", show=False),
         Binding("escape,q", "dismiss", "Back"),
         Binding("question_mark", "app.help", "Help"),
@@ -185,9 +185,9 @@ class ResourceScreen(Screen[None], Generic[Held]):
 
     def _empty(self) -> str:
         if self._waiting:
-            return "Asking the backends…"
+            return "Waiting for the backends…"
         if not self._found:
-            return f"No backend here has {self.TITLE_WORDS.lower()}; each says why below."
+            return f"No backend here supports {self.TITLE_WORDS.lower()}; the reasons are below."
         how = hint(self, *self.NEXT)
         return f"{self.EMPTY} {how}." if how else self.EMPTY
 

@@ -71,7 +71,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("snapshot", "D", "name('snapshot')", "Snapshot"),
     _key("kill", "ctrl+k", "verb('kill')", "Kill"),
     _key("remove", "ctrl+d,delete", "verb('remove')", "Remove"),
-    _key("quarantine", "Q", "quarantine", "Quarantine, end it"),
+    _key("quarantine", "Q", "quarantine", "Quarantine, release"),
     _key("why", "full_stop", "why", "Why it ended"),
     _key("timeline", "semicolon", "timeline", "Timeline"),
     _key("alerts", "exclamation_mark", "app.alerts", "Alerts"),

@@ -154,7 +154,7 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     return [
         *found,
         Choice("merge", "Merge logs", keys.first("merge-logs")),
-        Choice("compare", "Compare", keys.first("compare"), "" if len(marked) == 2 else "it takes two"),
+        Choice("compare", "Compare", keys.first("compare"), "" if len(marked) == 2 else "it needs two"),
         Choice("unmark", "Unmark", keys.first("unmark")),
     ]
 

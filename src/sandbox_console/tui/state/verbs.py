@@ -60,7 +60,7 @@ VERBS = {
         Verb("quarantine", "Q", "Quarantine", "Ends its shells and forwards, denies its egress, freezes it, refuses "
              "commands, changes and removal, and writes a bundle of evidence. Shells that were ended stay ended.",
              lambda it: Quarantine(it.ref), frozenset(Status)),
-        Verb("release", "Q", "End quarantine", "Restores its egress, thaws it, and allows what was refused.",
+        Verb("release", "Q", "Release", "Restores its egress, thaws it, and allows what was refused.",
              lambda it: Release(it.ref), frozenset(Status)),
         Verb("reapply", "<", "Re-apply", "Makes it as it was asked to be again.",
              lambda it: drift.reapply(it).action or Update(it.ref, spec_of(it), "reapply"), frozenset(Status)),

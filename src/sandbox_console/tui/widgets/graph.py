@@ -23,7 +23,7 @@ class Series(Struct, frozen=True):
     title: str
     words: Callable[[float | None], str]
     floor: float
-    unknown: str = "not told by this backend"
+    unknown: str = "not reported by this backend"
 
 
 class Graph(Widget):
@@ -77,7 +77,7 @@ class Graph(Widget):
     def _heading(self, known: Sequence[float], *, drawn: bool) -> list[tuple[str, str]]:
         words = self.series.words
         now = words(self._values[-1]) if self._values else DASH
-        parts = [(f"{self.series.title} ", "bold"), (now, "$text-success"), (f"  most {words(max(known))}", "$dim")]
+        parts = [(f"{self.series.title} ", "bold"), (now, "$text-success"), (f"  peak {words(max(known))}", "$dim")]
         if self._limit is not None:
             sign = "┄ " if drawn else ""
             parts.append((f"  {sign}limit {words(self._limit)}", "$text-warning"))

@@ -290,7 +290,7 @@ class LogView(LogCanvas, can_focus=True):
     def action_next_mark(self) -> None:
         """Go to the mark above, wrapping around from the top to the last one."""
         if not self.store.marks:
-            makes = hint(self, "logs-mark", "makes one")
+            makes = hint(self, "logs-mark", "sets one")
             self.notify("; ".join(filter(None, ("There is no mark", makes))) + ".", severity="warning")
             return
         top = self.lines.line_at(self._top).number if self.shown else 0
