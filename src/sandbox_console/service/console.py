@@ -58,6 +58,7 @@ from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import Found, place
+from sandbox_console.service.reads.losses import Losses, LossReader
 from sandbox_console.service.reads.name_changes import recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
@@ -287,6 +288,10 @@ class Console:
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
         """Warnings about a spec: secrets that nothing restricts to their hosts, and egress that is too wide."""
         return [*self.secrets.notes(spec, backend, host), *advice(spec.egress)]
+
+    async def losses(self, sandbox: Sandbox) -> Losses:
+        """What would be lost now if a sandbox was recreated."""
+        return await LossReader(self.inside, self.sessions.count, self.kept_shells.of).read(sandbox)
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
         """What the policy says about an action, without doing it."""
