@@ -172,7 +172,7 @@ def busy(error: Exception) -> bool:
 
 def _identity(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        st = path.stat()
     except OSError:
         return (0, 0)
-    return (found.st_dev, found.st_ino)
+    return (st.st_dev, st.st_ino)

@@ -97,7 +97,7 @@ async def _write(context: Context, console: Console, sandboxes: list[Sandbox], u
     try:
         made = await make_bundle(
             console, sandboxes, write, until=until, files_most=files_most,
-            consent=lambda one: context.consent(one.ref.id),
+            consent=lambda sandbox: context.consent(sandbox.ref.id),
         )  # fmt: skip
         if len(made.failures) < len(sandboxes):
             await asyncio.to_thread(file.keep)
@@ -109,9 +109,9 @@ async def _write(context: Context, console: Console, sandboxes: list[Sandbox], u
 
 
 def _tell(context: Context, made: Made, sandboxes: list[Sandbox]) -> None:
-    for one in sandboxes:
-        if (failure := made.failures.get(one.ref)) is not None:
-            context.fail(failure, one.name if len(sandboxes) > 1 else "")
+    for sandbox in sandboxes:
+        if (failure := made.failures.get(sandbox.ref)) is not None:
+            context.fail(failure, sandbox.name if len(sandboxes) > 1 else "")
     if len(made.failures) == len(sandboxes):
         return
     if context.json:
@@ -147,16 +147,16 @@ def _data(manifest: Manifest) -> dict[str, Any]:
 
 def _verify(context: Context, name: str) -> int:
     """Check a file without a console, because there may be none on this machine."""
-    ground = known_ground()
+    guest_folders = known_ground()
     try:
         key = context.args.public_key
-        pem = read_small(key, ground, _PEM_MOST) if key else None
+        pem = read_small(key, guest_folders, _PEM_MOST) if key else None
     except OSError as error:
         raise UsageError(f"--public-key: {key} cannot be read: {error.strerror}") from None
     with _bundle_file(name) as file:
-        found = verify_bundle(file, pem)
-    _tell_check(context, found)
-    return 0 if found.ok else 1
+        check = verify_bundle(file, pem)
+    _tell_check(context, check)
+    return 0 if check.ok else 1
 
 
 @contextmanager
@@ -171,24 +171,24 @@ def _bundle_file(name: str) -> Iterator[BinaryIO]:
         raise UsageError(f"{name} cannot be read: {error.strerror}") from None
 
 
-def _tell_check(context: Context, found: BundleCheck) -> None:
+def _tell_check(context: Context, check: BundleCheck) -> None:
     if context.json:
-        told = _data(found.manifest) if found.manifest else {}
+        told = _data(check.manifest) if check.manifest else {}
         context.record({
-            "ok": found.ok, "problem": found.problem, "bytes": found.bytes, "key": found.key,
-            "cannot_know": list(found.limits), **told,
+            "ok": check.ok, "problem": check.problem, "bytes": check.bytes, "key": check.key,
+            "cannot_know": list(check.limits), **told,
         })  # fmt: skip
         return
-    manifest = found.manifest
-    if not found.ok or manifest is None:
-        context.text(f"BROKEN: {found.problem}")
+    manifest = check.manifest
+    if not check.ok or manifest is None:
+        context.text(f"BROKEN: {check.problem}")
         return
     parts, rows = _count(len(manifest.parts), "part"), _count(manifest.rows, "audit row")
-    context.text(f"ok: {parts}, {rows}, {_count(manifest.redacted, 'masked secret')}, {size(found.bytes)}")
+    context.text(f"ok: {parts}, {rows}, {_count(manifest.redacted, 'masked secret')}, {size(check.bytes)}")
     context.text(f"made by {manifest.actor}, version {manifest.version}, evidence until {moment(manifest.until)}")
     for one in manifest.sandboxes:
         context.text(f"{one.folder}  {one.name}  {one.ref}")
-    context.text(f"key {found.key}")
+    context.text(f"key {check.key}")
     _tell_missing(context, manifest)
-    for limit in found.limits:
+    for limit in check.limits:
         context.say(f"it cannot know: {limit}")

@@ -69,10 +69,10 @@ def _absent(context: Context, console: Console, healths: Sequence[BackendHealth]
 
     A person at a terminal gets a short report; a log or a mail gets a full one the first time and then none.
     """
-    if context.json or context.backend[0] or not any(one.ok for one in healths):
+    if context.json or context.backend[0] or not any(health.ok for health in healths):
         return ()
-    away = [one for one in healths if one.state is HealthState.UNAVAILABLE]
-    return [one for one in away if context.streams.err.tty or not console.tell_once(one)]
+    away = [health for health in healths if health.state is HealthState.UNAVAILABLE]
+    return [health for health in away if context.streams.err.tty or not console.tell_once(health)]
 
 
 def place(health: BackendHealth) -> str:

@@ -97,12 +97,12 @@ class _Packer:
     def _member(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
         path = folder.said(name)
         try:
-            found = os.fstat(folder.fd) if name == "." else folder.look(name)
-            if stat.S_ISLNK(found.st_mode):
-                yield from self._link(folder, name, known, found)
-            elif stat.S_ISDIR(found.st_mode):
+            st = os.fstat(folder.fd) if name == "." else folder.look(name)
+            if stat.S_ISLNK(st.st_mode):
+                yield from self._link(folder, name, known, st)
+            elif stat.S_ISDIR(st.st_mode):
                 yield from self._folder(folder, name, known)
-            elif stat.S_ISREG(found.st_mode):
+            elif stat.S_ISREG(st.st_mode):
                 yield from self._file(folder, name, known)
             else:
                 self._order.skipped(f"{path} is neither a file, a folder nor a link")
@@ -113,11 +113,11 @@ class _Packer:
         except OSError as error:
             raise unreadable(path, error) from error
 
-    def _link(self, folder: Folder, name: str, known: str, found: os.stat_result) -> Iterator[bytes]:
+    def _link(self, folder: Folder, name: str, known: str, st: os.stat_result) -> Iterator[bytes]:
         if not self._order.follow:
             info = tarfile.TarInfo(known)
             info.type, info.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=folder.fd)
-            yield _header(info, found, self._order)
+            yield _header(info, st, self._order)
         elif folder.root is not None:
             self._order.skipped(f"{folder.said(name)} is a link where a sandbox can write: it is not followed")
         else:
@@ -127,8 +127,8 @@ class _Packer:
     def _folder(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
         inner = folder.again() if name == "." else folder.enter(name, self._order.ground)
         try:
-            found = os.fstat(inner.fd)
-            identity = found.st_dev, found.st_ino
+            st = os.fstat(inner.fd)
+            identity = st.st_dev, st.st_ino
             if any(level.identity == identity for level in self._levels):  # a followed link that leads back up
                 self._order.skipped(f"{inner.path} leads in a circle")
                 inner.close()
@@ -145,30 +145,30 @@ class _Packer:
         if known:
             info = tarfile.TarInfo(known)
             info.type = tarfile.DIRTYPE
-            yield _header(info, found, self._order)
+            yield _header(info, st, self._order)
 
     def _file(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
         """Pack the file that was checked and opened, even if another one has taken its place since."""
         fd = folder.open(name, _READ)
         try:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
+            st = os.fstat(fd)
+            if not stat.S_ISREG(st.st_mode):
                 self._order.skipped(f"{folder.said(name)} is neither a file, a folder nor a link")
-            elif why := another_owners(found, folder.root):
+            elif why := another_owners(st, folder.root):
                 self._order.skipped(f"{folder.said(name)} {why}")
             else:
                 info = tarfile.TarInfo(known)
-                info.size = found.st_size
-                yield _header(info, found, self._order)
-                yield from _content(fd, folder.said(name), found.st_size)
+                info.size = st.st_size
+                yield _header(info, st, self._order)
+                yield from _content(fd, folder.said(name), st.st_size)
         finally:
             os.close(fd)
 
 
-def _header(info: tarfile.TarInfo, found: os.stat_result, order: Order) -> bytes:
-    info.mode, info.mtime = stat.S_IMODE(found.st_mode), found.st_mtime
+def _header(info: tarfile.TarInfo, st: os.stat_result, order: Order) -> bytes:
+    info.mode, info.mtime = stat.S_IMODE(st.st_mode), st.st_mtime
     if order.keep_owner:
-        info.uid, info.gid = found.st_uid, found.st_gid
+        info.uid, info.gid = st.st_uid, st.st_gid
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 

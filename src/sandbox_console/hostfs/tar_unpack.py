@@ -29,8 +29,10 @@ class Unpacker:
     ``origin`` is the path in the guest, so that an absolute link that stays inside is recognised and made relative.
     """
 
-    def __init__(self, target: Target, skipped: Callable[[str], None], ground: GuestFolders, origin: str = "") -> None:
-        self._target, self._skipped, self._ground = target, skipped, ground
+    def __init__(
+        self, target: Target, skipped: Callable[[str], None], guest_folders: GuestFolders, origin: str = ""
+    ) -> None:
+        self._target, self._skipped, self._ground = target, skipped, guest_folders
         self._origin = PurePosixPath(origin) if origin else None
         self._source = TarSource()
         self._task = asyncio.ensure_future(asyncio.to_thread(self._unpack))

@@ -48,7 +48,7 @@ def verdict(
 
 def _restarting(count: int, happenings: Sequence[Happening]) -> Verdict:
     """A loop of restarts, with how it ended the last time."""
-    died = next((one for one in reversed(happenings) if one.what == "die"), None)
+    died = next((event for event in reversed(happenings) if event.what == "die"), None)
     code = died.attributes.get("exitCode", "") if died else ""
     last = f", the last time with exit {code}" if code else ""
     seen = (f"event die {_time(died.at)}",) if died else ()
@@ -93,7 +93,7 @@ def _judged(
 
 def _without_signal(sandbox: Sandbox, happenings: Sequence[Happening]) -> bool:
     """Whether the backend says that no signal ended it, and not only that the code is above 128."""
-    died = [one for one in happenings if one.what == "die" and _this_run(sandbox, one.at)]
+    died = [event for event in happenings if event.what == "die" and _this_run(sandbox, event.at)]
     return bool(died) and died[-1].attributes.get("signal") == ""
 
 
@@ -119,10 +119,10 @@ def _by_itself(
 
 
 def _oom_seen(sandbox: Sandbox, happenings: Sequence[Happening]) -> tuple[str, ...]:
-    for one in reversed(happenings):
-        if one.what == "oom" and _this_run(sandbox, one.at):
-            told = "".join(f", {key} {value}" for key, value in sorted(one.attributes.items()) if key in _OOM_TOLD)
-            return (f"event oom {_time(one.at)}{told}",)
+    for event in reversed(happenings):
+        if event.what == "oom" and _this_run(sandbox, event.at):
+            told = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
+            return (f"event oom {_time(event.at)}{told}",)
     return ()
 
 
@@ -135,9 +135,9 @@ def _with_its_host(sandbox: Sandbox, end: Exit, happenings: Sequence[Happening])
     if at is None or end.code not in _SWEPT_AWAY:
         return None
     for what, text in _STARTS.items():
-        for one in happenings:
-            if one.what == what and one.at - _STOPPING_S <= at <= one.at + _STARTING_S:
-                return Verdict(text, (f"it began again {_time(one.at)}",))
+        for event in happenings:
+            if event.what == what and event.at - _STOPPING_S <= at <= event.at + _STARTING_S:
+                return Verdict(text, (f"it began again {_time(event.at)}",))
     return None
 
 
@@ -158,14 +158,14 @@ _MEANING = {126: ", found but not executable", 127: ", command not found"}
 def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[Happening]) -> Verdict | None:
     """A signal that the backend sent but this console did not, as ``docker kill`` or ``docker stop`` send it."""
     at = sandbox.finished_at
-    for one in reversed(happenings):
-        if one.what != "kill" or at is None or not at - _NEAR_S <= one.at <= at + 1:
+    for event in reversed(happenings):
+        if event.what != "kill" or at is None or not at - _NEAR_S <= event.at <= at + 1:
             continue
-        word = one.attributes.get("signal", "")
+        word = event.attributes.get("signal", "")
         sent = int(word) if word.isdecimal() else 0
         if number in (None, sent) or sent == _TERM:
             text = f"sent {_name(sent)} through its backend by another client, not by this console"
-            return Verdict(text, (f"event kill {_time(one.at)}",))
+            return Verdict(text, (f"event kill {_time(event.at)}",))
     return None
 
 
@@ -174,17 +174,17 @@ def _this_run(sandbox: Sandbox, at: float) -> bool:
     return (begin is None or at >= begin - 1) and (end is None or at <= end + 1)
 
 
-def _without_gateway(found: Verdict, sandbox: Sandbox, happenings: Sequence[Happening]) -> Verdict:
+def _without_gateway(verdict: Verdict, sandbox: Sandbox, happenings: Sequence[Happening]) -> Verdict:
     """The end of a command that failed by itself while its egress gateway was gone, and with it its way out."""
-    if not found.headline.startswith(_FAILED):
-        return found
-    mine = [one for one in happenings if one.what in _GATEWAY and _this_run(sandbox, one.at)]
-    gone = next((one for one in reversed(mine) if one.what in _GATEWAY_GONE), None)
+    if not verdict.headline.startswith(_FAILED):
+        return verdict
+    mine = [event for event in happenings if event.what in _GATEWAY and _this_run(sandbox, event.at)]
+    gone = next((event for event in reversed(mine) if event.what in _GATEWAY_GONE), None)
     if gone is None or (mine[-1].what == "gateway_start" and (sandbox.finished_at or 0.0) - mine[-1].at > _NEAR_S):
-        return found
+        return verdict
     seen = f"event {gone.what} {_time(gone.at)}"
     return structs.replace(
-        found, headline=f"{found.headline}, after its egress gateway ended", evidence=(*found.evidence, seen)
+        verdict, headline=f"{verdict.headline}, after its egress gateway ended", evidence=(*verdict.evidence, seen)
     )
 
 
@@ -208,18 +208,18 @@ _HINTS = (
 """Messages of the C library and of common runtimes, and what they mean. A guest can also write them on purpose."""
 
 
-def _hinted(found: Verdict, sandbox: Sandbox, last_words: str) -> Verdict:
+def _hinted(verdict: Verdict, sandbox: Sandbox, last_words: str) -> Verdict:
     """What the last lines of output suggest, if the command failed by itself."""
-    if sandbox.exit is None or sandbox.exit.code in (None, 0) or not found.headline.startswith(_FAILED):
-        return found
+    if sandbox.exit is None or sandbox.exit.code in (None, 0) or not verdict.headline.startswith(_FAILED):
+        return verdict
     for pattern, meaning in _HINTS:
         if match := re.search(pattern, last_words, re.IGNORECASE):
             return structs.replace(
-                found,
-                headline=f"{found.headline}; probably {meaning}",
-                evidence=(*found.evidence, f"it wrote {match[0]!r}"),
+                verdict,
+                headline=f"{verdict.headline}; probably {meaning}",
+                evidence=(*verdict.evidence, f"it wrote {match[0]!r}"),
             )
-    return found
+    return verdict
 
 
 def _by_signal(number: int, end: Exit, evidence: tuple[str, ...]) -> Verdict:

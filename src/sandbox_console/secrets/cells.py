@@ -69,7 +69,7 @@ def starred(cells: Cells, hidden: Iterable[int], star: bytes) -> list[bytes]:
     return done
 
 
-def moved(column: int, how: bytes, count: int, most: int) -> int:
+def moved(column: int, how: bytes, count: int, limit: int) -> int:
     """The column after a code that moves the cursor within its row."""
     count = max(1, count)
     match how:
@@ -83,4 +83,4 @@ def moved(column: int, how: bytes, count: int, most: int) -> int:
             column = max(0, -(-column // TAB) - count) * TAB
         case b"G" | b"`":
             column = count - 1
-    return min(max(0, column), most)
+    return min(max(0, column), limit)

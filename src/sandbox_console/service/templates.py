@@ -62,17 +62,20 @@ class Templates:
 
     def every(self) -> Sequence[Template]:
         """All of them by name, also those that cannot be used. Raises ConfigError if the folder cannot be read."""
-        found = [
+        templates = [
             Template(name, "config", dict(table), stored=False) for name, table in self._config().templates.items()
         ]
-        return sorted([*found, *(self._read(name) for name in self._names())], key=lambda one: (one.name, one.stored))
+        return sorted(
+            [*templates, *(self._read(name) for name in self._names())],
+            key=lambda template: (template.name, template.stored),
+        )
 
     def get(self, name: str) -> Template:
         """The template of this name. Raises NotFound, UsageError for a bad name, ConfigError for a broken one."""
         _need_name(name)
-        known = [one for one in self.every() if one.name == name]
+        known = [template for template in self.every() if template.name == name]
         if not known:
-            near = nearest(name, [one.name for one in self.every()])
+            near = nearest(name, [template.name for template in self.every()])
             hint = f"did you mean {near}?" if near else "sandbox-console templates ls"
             raise NotFound(f"there is no template {name!r}", hint=hint)
         if known[0].problem:
@@ -145,7 +148,7 @@ class Templates:
 
     def _names(self) -> list[str]:
         try:
-            found = [one.name for one in os.scandir(self.folder)]
+            found = [entry.name for entry in os.scandir(self.folder)]
         except FileNotFoundError:
             return []
         except OSError as error:

@@ -79,8 +79,8 @@ class FakeGuest(FakeCore):
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
         await self._look("happenings", ref)
-        async for one in self._feed(self._happened.setdefault(ref.id, []), ref, since, follow):
-            yield one
+        async for event in self._feed(self._happened.setdefault(ref.id, []), ref, since, follow):
+            yield event
 
     async def attach(self, permit: Permit, ref: SandboxRef) -> FakeAttached:
         await self._meet(permit, "attach")
@@ -112,8 +112,8 @@ class FakeGuest(FakeCore):
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
         await self._look("egress_records", ref)
-        async for one in self._feed(self._egress.setdefault(ref.id, []), ref, since, follow):
-            yield one
+        async for record in self._feed(self._egress.setdefault(ref.id, []), ref, since, follow):
+            yield record
 
     async def _feed(self, found: list[T], ref: SandboxRef, since: float | None, follow: bool) -> AsyncIterator[T]:
         """Yield what is in a list, and with ``follow`` what is added to it for as long as the sandbox exists."""

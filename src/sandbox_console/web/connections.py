@@ -38,8 +38,8 @@ class Seats:
     instead if it would push out one of the same owner, for clients that have no login to show.
     """
 
-    def __init__(self, most: int, *, keeps_own: bool = False) -> None:
-        self._most = most
+    def __init__(self, limit: int, *, keeps_own: bool = False) -> None:
+        self._most = limit
         self._keeps_own = keeps_own
         self._strangers: list[Seat] = []
         self._known: list[Seat] = []

@@ -53,9 +53,9 @@ class Abilities:
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
         record = await self._record(ref)
-        async with aclosing(events.read(record.folder, since=since, follow=follow)) as found:
-            async for happening in found:
-                yield happening
+        async with aclosing(events.read(record.folder, since=since, follow=follow)) as guest_events:
+            async for event in guest_events:
+                yield event
 
     async def publish(self, permit: Permit, ref: SandboxRef, published: bool) -> None:
         record = await self._record(ref)
@@ -84,8 +84,8 @@ class Abilities:
     async def egress_records(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
-        async with aclosing(egress.records(await self._record(ref), since, follow)) as found:
-            async for record in found:
+        async with aclosing(egress.records(await self._record(ref), since, follow)) as records:
+            async for record in records:
                 yield record
 
     async def egress_folder(self, ref: SandboxRef) -> Path | None:

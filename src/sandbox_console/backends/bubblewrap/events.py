@@ -22,8 +22,8 @@ async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGener
         while True:
             lines = await asyncio.to_thread(_lines, folder)
             for line in lines:
-                if line not in seen and (found := _parsed(line)) and (since is None or found.at >= since):
-                    yield found
+                if line not in seen and (event := _parsed(line)) and (since is None or event.at >= since):
+                    yield event
             seen = set(lines)
             if watching is None or not await asyncio.to_thread(folder.exists):
                 return

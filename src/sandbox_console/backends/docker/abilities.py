@@ -54,9 +54,9 @@ class Abilities:
         return await processes.raw(await self._engine(), ref.id)
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
-        async with aclosing(events.read(await self._engine(), ref.id, since=since, follow=follow)) as found:
-            async for happening in found:
-                yield happening
+        async with aclosing(events.read(await self._engine(), ref.id, since=since, follow=follow)) as guest_events:
+            async for event in guest_events:
+                yield event
 
     async def clock(self) -> float | None:
         info = await (await self._engine()).call("GET", "info", timeout_s=_CLOCK_S)

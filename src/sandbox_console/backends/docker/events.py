@@ -43,15 +43,15 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
     async with engine.stream("events", params) as chunks, aclosing(lines(chunks)) as events:
         async for line in events:
             event = json.loads(line)
-            happening = happening_of(event)
+            guest_event = happening_of(event)
             if event.get("Actor", {}).get("ID") != full:
-                if happening.what in _OF_GATEWAY:
-                    yield Happening(happening.at, f"gateway_{happening.what}")
+                if guest_event.what in _OF_GATEWAY:
+                    yield Happening(guest_event.at, f"gateway_{guest_event.what}")
                 continue
-            if _by_us(happening, ours):
+            if _by_us(guest_event, ours):
                 continue
-            yield happening
-            if happening.what == "destroy":
+            yield guest_event
+            if guest_event.what == "destroy":
                 return
     if follow:
         raise Lost(f"{engine_prefix(engine.context)}its events ended", hint="check that the engine is running")
@@ -72,10 +72,10 @@ async def _starts(engine: Engine, found: Mapping[str, Any], since: float | None)
     return await asyncio.to_thread(lambda: list(starts(path, created)))
 
 
-def _by_us(happening: Happening, ours: set[str]) -> bool:
+def _by_us(event: Happening, ours: set[str]) -> bool:
     """Whether an event belongs to a command that the console runs for itself; ``ours`` has the ids of those."""
-    command = happening.attributes.get("execID", "")
-    if f" {HELPER} " in happening.detail or happening.detail.endswith(f" {WRAPPER}"):
+    command = event.attributes.get("execID", "")
+    if f" {HELPER} " in event.detail or event.detail.endswith(f" {WRAPPER}"):
         ours.add(command)
     return command in ours and command != ""
 

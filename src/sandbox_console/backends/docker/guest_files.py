@@ -54,10 +54,10 @@ async def stat(engine: Engine, place: Place) -> FileInfo | None:
     end, out, err = await _ask(engine, place, _STAT, place.path)
     if end.code in (126, 127):
         raise Unsupported(f"{place.path} is in memory, and the image lacks sh and stat to look at it with")
-    found = _infos(out, {}) if end.code == 0 else []
-    if not found and b"ermission denied" in err:
+    infos = _infos(out, {}) if end.code == 0 else []
+    if not infos and b"ermission denied" in err:
         raise Conflict(f"the sandbox's user may not look at {place.path}")
-    return found[0] if found else None
+    return infos[0] if infos else None
 
 
 async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:

@@ -94,9 +94,9 @@ async def happenings(module: Any, handle: Any, since: float | None, *, follow: b
     runs = False
     async with aclosing(entries(module, handle, since, follow=follow)) as found:
         async for entry in found:
-            if one := happening(entry) if entry is not None else None:
-                runs = one.what == START or (runs and one.what != DIE)
-                yield one
+            if event := happening(entry) if entry is not None else None:
+                runs = event.what == START or (runs and event.what != DIE)
+                yield event
             elif entry is None and runs:
                 runs, now = False, await _again(module, handle)
                 if now is not None and now.updated_at:

@@ -61,13 +61,13 @@ def _opened(path: Path) -> Iterator[int]:
 
 async def sweep(console: Console, life: Life, backend: str) -> int:
     """Remove the sandboxes of dead servers. Returns how many. Those that cannot be removed stay."""
-    found, _ = await console.list(backend)
+    sandboxes, _ = await console.list(backend)
     gone = 0
-    for one in found:
-        made_by = one.labels.get(RUN, "")
-        if not (one.managed and made_by) or await asyncio.to_thread(life.goes_on, made_by):
+    for sandbox in sandboxes:
+        made_by = sandbox.labels.get(RUN, "")
+        if not (sandbox.managed and made_by) or await asyncio.to_thread(life.goes_on, made_by):
             continue
         with acting_as("api:sweep"), suppress(ConsoleError):
-            await (await console.sandbox(one.ref)).remove(force=True)
+            await (await console.sandbox(sandbox.ref)).remove(force=True)
             gone += 1
     return gone

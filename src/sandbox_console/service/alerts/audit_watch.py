@@ -55,12 +55,12 @@ class AuditWatch:
 
     async def _since(self, seq: int) -> list[AuditEntry]:
         """The attempts after a row, newest first."""
-        found: list[AuditEntry] = []
+        entries: list[AuditEntry] = []
         before: int | None = None
         while True:
             page = await self._console.history(AuditQuery(limit=_PAGE, before_seq=before, since=self._begin))
-            fresh = [one for one in page if one.attempt.seq > seq]
-            found += fresh
+            fresh = [entry for entry in page if entry.attempt.seq > seq]
+            entries += fresh
             if len(fresh) < _PAGE:
-                return found
+                return entries
             before = fresh[-1].attempt.seq

@@ -75,11 +75,11 @@ class AlertBook:
 
         Another console may have ended it in the meantime. Raises Denied, AuditUnavailable, ConsoleError.
         """
-        for one in await self.silences():
-            if (one.rule, one.sandbox) == (escape(alert.rule), escape(alert.subject)):
+        for silence in await self.silences():
+            if (silence.rule, silence.sandbox) == (escape(alert.rule), escape(alert.subject)):
                 with suppress(NotFound):
-                    await self.end_silence(one.id)
-        return [one for one in await self.silences() if is_silenced(alert, [one], self._now())]
+                    await self.end_silence(silence.id)
+        return [silence for silence in await self.silences() if is_silenced(alert, [silence], self._now())]
 
     async def end_silence(self, id_: int) -> Silence:
         """Turn messages on again. Raises NotFound, Denied, AuditUnavailable, ConsoleError."""

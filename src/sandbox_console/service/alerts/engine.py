@@ -46,7 +46,7 @@ class AlertEngine:
     ) -> None:  # fmt: skip
         self._console, self._store, self._options = console, store, options
         self._notice, self._sent, self._now = notice, sent, now
-        self._open = {(one.rule, one.subject): one for one in kept.alerts}
+        self._open = {(alert.rule, alert.subject): alert for alert in kept.alerts}
         self._told = dict(kept.told)
         self._findings = Findings(console, options.rules, kept.since, kept.hits, kept.places, now)
         self._forgot_at = 0.0
@@ -144,8 +144,8 @@ class AlertEngine:
 
     async def _explained(self, alerts: Sequence[Alert]) -> list[Alert]:
         """The alerts about sandboxes that ended with the verdict on them, as far as it is known in time."""
-        about = [one for one in alerts if self._options.rules[one.rule].on == "state"][:_JUDGED_MOST]
-        return [one for one in await asyncio.gather(*map(self._judged, about)) if one is not None]
+        about = [alert for alert in alerts if self._options.rules[alert.rule].on == "state"][:_JUDGED_MOST]
+        return [alert for alert in await asyncio.gather(*map(self._judged, about)) if alert is not None]
 
     async def _judged(self, alert: Alert) -> Alert | None:
         sandbox = self._findings.sandbox(alert.subject)
@@ -153,8 +153,8 @@ class AlertEngine:
             return None
         with suppress(TimeoutError, ConsoleError):
             async with asyncio.timeout(_JUDGE_S):
-                if (found := await judge(self._console, sandbox)) is not None:
-                    return structs.replace(alert, text=lifecycle.cleaned(found.headline))
+                if (verdict := await judge(self._console, sandbox)) is not None:
+                    return structs.replace(alert, text=lifecycle.cleaned(verdict.headline))
         return None
 
     def _write_messages(self, changes: Changes, silences: Iterable[Silence], now: float) -> None:
@@ -182,11 +182,11 @@ class AlertEngine:
                     changes.messages.append((message, channels))
 
     def _apply(self, changes: Changes) -> None:
-        for key in [key for key, one in self._open.items() if one.id in changes.alerts]:
+        for key in [key for key, alert in self._open.items() if alert.id in changes.alerts]:
             del self._open[key]
-        for one in changes.alerts.values():
-            if one is not None and one.state is not AlertState.RESOLVED:
-                self._open[one.rule, one.subject] = one
+        for alert in changes.alerts.values():
+            if alert is not None and alert.state is not AlertState.RESOLVED:
+                self._open[alert.rule, alert.subject] = alert
         self._told |= changes.told
         self._findings.applied(changes)
 

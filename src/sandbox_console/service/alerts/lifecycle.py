@@ -60,10 +60,10 @@ def stepped(alert: Alert, rule: AlertRule, found: Found | None, now: float, over
 def is_silenced(alert: Alert, silences: Iterable[Silence], now: float) -> bool:
     """Whether a silence covers an alert."""
     return any(
-        one.until > now
-        and fnmatchcase(alert.rule, one.rule)
-        and (fnmatchcase(alert.name, one.sandbox) or fnmatchcase(alert.subject, one.sandbox))
-        for one in silences
+        silence.until > now
+        and fnmatchcase(alert.rule, silence.rule)
+        and (fnmatchcase(alert.name, silence.sandbox) or fnmatchcase(alert.subject, silence.sandbox))
+        for silence in silences
     )
 
 

@@ -124,8 +124,8 @@ class AlertStore:
         """Write one tick, all of it or nothing."""
         with self._transaction() as db:
             [number] = db.execute("SELECT coalesce(max(changed), 0) + 1 FROM alert").fetchone()
-            for id_, one in changes.alerts.items():
-                _put_alert(db, id_, one, number)
+            for id_, alert in changes.alerts.items():
+                _put_alert(db, id_, alert, number)
             for (rule, subject), told in changes.told.items():
                 row = (rule, subject, told.alert, told.at, told.kept)
                 db.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?, ?)", row)
@@ -153,7 +153,7 @@ class AlertStore:
         """Those that fire, and with ``resolved`` also those that are over; the newest first."""
         states = (AlertState.FIRING, AlertState.RESOLVED if resolved else AlertState.FIRING)
         found = self._alerts("state IN (?, ?) ORDER BY changed DESC LIMIT ?", *states, limit)
-        return sorted(found, key=lambda one: -(one.fired_at or one.since))
+        return sorted(found, key=lambda alert: -(alert.fired_at or alert.since))
 
     def changed_since(self, number: int) -> tuple[int, list[Alert]]:
         """The alerts that changed after this number, and the number to give the next time; 0 for all that fire."""
@@ -262,11 +262,11 @@ class AlertStore:
 
     def end_silence(self, id_: int) -> Silence:
         """Remove a silence. Raises NotFound."""
-        for one in self.silences(0.0):
-            if one.id == id_:
+        for silence in self.silences(0.0):
+            if silence.id == id_:
                 with self._transaction() as db:
                     db.execute("DELETE FROM silence WHERE id = ?", (id_,))
-                return one
+                return silence
         raise NotFound(f"there is no silence {id_}", hint="sandbox-console alerts silence lists them")
 
     def silences(self, now: float) -> list[Silence]:
@@ -336,11 +336,11 @@ class AlertStore:
         return ConsoleError(f"the alerts in {self.path} cannot be used: {why}", hint="see the disk: df")
 
 
-def _put_alert(db: sqlite3.Connection, id_: str, one: Alert | None, number: int) -> None:
-    if one is None:
+def _put_alert(db: sqlite3.Connection, id_: str, alert: Alert | None, number: int) -> None:
+    if alert is None:
         db.execute("DELETE FROM alert WHERE id = ?", (id_,))
         return
-    row = (id_, one.rule, one.subject, str(one.state), number, one.resolved_at, msgspec.json.encode(one))
+    row = (id_, alert.rule, alert.subject, str(alert.state), number, alert.resolved_at, msgspec.json.encode(alert))
     db.execute(
         "INSERT INTO alert (id, rule, subject, state, changed, ended, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET (state, changed, ended, data)"

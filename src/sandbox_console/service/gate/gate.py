@@ -194,11 +194,11 @@ class Gate:
         names = self._secret_names(request)
         if not (self.rules.enter_without_secrets and request.action.verb in ("exec", "shell")):
             return await self._vault.resolve(names)
-        found: list[ResolvedSecret] = []
+        secrets: list[ResolvedSecret] = []
         for name in names:
             with suppress(SecretError):
-                found += await self._vault.resolve([name])
-        return found
+                secrets += await self._vault.resolve([name])
+        return secrets
 
     def _secret_names(self, request: Request) -> list[str]:
         """The secrets of the requested spec, or the sandbox's own if it is entered, copied or started (again)."""

@@ -89,31 +89,31 @@ class _Maker:
         """Write the audit rows and the manifest. Raises WriteFailed, AuditUnavailable."""
         trail = self._console.trail
         await (await trail.journal()).anchor("bundle")
-        found = await proofs.proof(trail.path, refs, self._order.until)
-        await self._proof(found)
+        proof = await proofs.proof(trail.path, refs, self._order.until)
+        await self._proof(proof)
         missing = []
-        if found.unproved:
-            why = f"{len(found.unproved)} rows are in a part of the log that links no rows, or are not anchored"
+        if proof.unproved:
+            why = f"{len(proof.unproved)} rows are in a part of the log that links no rows, or are not anchored"
             missing.append(Absent("audit proof", why))
         parts = tuple(self._pack.parts)
         manifest = Manifest(
-            FORMAT, __version__, self._order.until, trail.actor, tuple(self._done), parts, len(found.seqs),
-            len(found.unproved), sum(one.redacted for one in parts), tuple(missing),
+            FORMAT, __version__, self._order.until, trail.actor, tuple(self._done), parts, len(proof.seqs),
+            len(proof.unproved), sum(part.redacted for part in parts), tuple(missing),
         )  # fmt: skip
         told = text(msgspec.to_builtins(manifest), indent=1)
         await asyncio.to_thread(self._pack.add, MANIFEST, told)
         await asyncio.to_thread(self._pack.add, SIGNATURE, trail.sign(signed_text(told)))
         return manifest
 
-    async def _proof(self, found: proofs.Proof) -> None:
+    async def _proof(self, proof: proofs.Proof) -> None:
         path = self._console.trail.path
         await asyncio.to_thread(self._pack.add, PUBLIC_KEY, self._console.trail.public_key())
         anchors = Lines(self._pack, "audit/anchors")
-        await asyncio.to_thread(anchors.put, map(proofs.anchor_line, found.anchors))
+        await asyncio.to_thread(anchors.put, map(proofs.anchor_line, proof.anchors))
         await asyncio.to_thread(anchors.flush)
         for stem, ending, blocks in (
-            (ROWS, "jsonl", proofs.rows(path, found.seqs)),
-            (LINKS, "tsv", proofs.links(path, found.runs)),
+            (ROWS, "jsonl", proofs.rows(path, proof.seqs)),
+            (LINKS, "tsv", proofs.links(path, proof.runs)),
         ):
             lines = Lines(self._pack, stem, ending=ending)
             async for block in blocks:
@@ -128,7 +128,7 @@ def signed_text(manifest: bytes) -> bytes:
 
 async def _recordings(console: Console) -> Sequence[Recording]:
     try:
-        return sorted(await console.recordings.list(), key=lambda one: one.id)
+        return sorted(await console.recordings.list(), key=lambda recording: recording.id)
     except (ConsoleError, OSError):
         return ()
 

@@ -87,8 +87,8 @@ class BundleView:
             yield some
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
-        for one in await self._all(ref, "samples", Stats):
-            yield one
+        for sample in await self._all(ref, "samples", Stats):
+            yield sample
             await asyncio.sleep(interval_s)
         await asyncio.Event().wait()
 
@@ -109,9 +109,9 @@ class BundleView:
         return found
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
-        for one in await self._all(ref, "events", Happening):
-            if since is None or one.at >= since:
-                yield one
+        for event in await self._all(ref, "events", Happening):
+            if since is None or event.at >= since:
+                yield event
         if follow:
             await asyncio.Event().wait()
 
@@ -129,9 +129,9 @@ class BundleView:
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
         for told in await asyncio.to_thread(lambda: list(self._lines(ref, "egress"))):
-            one = msgspec.convert(told, EgressRecord)
-            if since is None or one.at >= since:
-                yield one
+            record = msgspec.convert(told, EgressRecord)
+            if since is None or record.at >= since:
+                yield record
         if follow:
             await asyncio.Event().wait()
 

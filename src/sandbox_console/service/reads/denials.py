@@ -96,9 +96,9 @@ class DenialFeed:
 
     def show(self, refs: Iterable[SandboxRef]) -> None:
         """Read these sandboxes, which are in view, before the others."""
-        wanted = set(refs)
+        sandbox_refs = set(refs)
         for reader in self._readers.values():
-            reader.show(wanted)
+            reader.show(sandbox_refs)
 
     async def follow(self, since: float | None, refused: Refused) -> AsyncIterator[Seen]:
         """Records as they are read, from ``since`` on. A slow caller slows the reading down."""

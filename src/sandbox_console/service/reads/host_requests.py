@@ -51,11 +51,11 @@ class HostRequest(Struct, frozen=True):
 
 async def unanswered(trail: Trail) -> list[HostRequest]:
     """The requests without an answer, oldest first; none if the log cannot be read."""
-    found: list[AuditEntry] = []
+    entries: list[AuditEntry] = []
     with suppress(ConsoleError, OSError):
         for verb in (ChangeEgress.verb, DenyEgress.verb):
-            found += await trail.entries(AuditQuery(limit=_ROWS_MOST, action=verb))
-    return list(_open(sorted(found, key=lambda one: one.attempt.seq)).values())
+            entries += await trail.entries(AuditQuery(limit=_ROWS_MOST, action=verb))
+    return list(_open(sorted(entries, key=lambda entry: entry.attempt.seq)).values())
 
 
 def _open(entries: Iterable[AuditEntry]) -> dict[tuple[str, object], HostRequest]:
@@ -103,7 +103,7 @@ class HostRequests:
                 newest = await self._trail.newest()
                 if newest != before:
                     before, waiting = newest, await unanswered(self._trail)
-                waiting = [one for one in waiting if not await self._tell(one)]
+                waiting = [request for request in waiting if not await self._tell(request)]
             await asyncio.sleep(LOOK_S)
 
     async def _tell(self, ask: HostRequest) -> bool:

@@ -144,7 +144,11 @@ class Lookup:
         if doubts:
             text = f"{self._doubt(doubts[0], _name(word))}: {doubts[0].reason}"
             return BackendUnreachable(text, hint=doubts[0].hint or "--only-answering leaves it out")
-        silent = "; not asked: " + ", ".join(f"{place(one)} ({one.reason})" for one in dead) if dead else ""
+        silent = (
+            "; not asked: " + ", ".join(f"{place(backend_health)} ({backend_health.reason})" for backend_health in dead)
+            if dead
+            else ""
+        )
         return NotFound(f"no sandbox is called {word!r}{silent}", hint="sandbox-console ls --all")
 
     def _doubts(self, scope: Sequence[Key], name: str) -> list[BackendHealth]:
@@ -164,9 +168,9 @@ class Lookup:
         return f"{place(health)} does not answer and {'held' if held else 'may hold'} {name!r}"
 
     def _fits(self, scope: Sequence[Key], name: str) -> list[Sandbox]:
-        there = [one for key in scope if key in self._answers for one in self._answers[key][0]]
-        return [one for one in there if one.name == name] or [
-            one for one in there if len(name) >= ID_PREFIX and one.ref.id.startswith(name)
+        there = [sandbox for key in scope if key in self._answers for sandbox in self._answers[key][0]]
+        return [sandbox for sandbox in there if sandbox.name == name] or [
+            sandbox for sandbox in there if len(name) >= ID_PREFIX and sandbox.ref.id.startswith(name)
         ]
 
     def _scope(self, word: str) -> list[Key]:

@@ -78,7 +78,7 @@ class Recordings:
     async def list(self) -> list[Recording]:
         """All recordings, newest first."""
         paths = await asyncio.to_thread(lambda: sorted(self.folder.glob("*.cast"), reverse=True))
-        return [found for path in paths if (found := await self._told(path)) is not None]
+        return [recording for path in paths if (recording := await self._told(path)) is not None]
 
     async def events(self, id_: str) -> AsyncIterator[Event]:
         """The events of a recording, in order. Raises NotFound."""
@@ -164,10 +164,10 @@ def _some(source: Iterator[T]) -> list[T]:
 
 def _make_room(folder: Path, cap_bytes: int) -> None:
     """Remove the oldest recordings until the rest fits."""
-    found = sorted(folder.glob("*.cast")) if folder.is_dir() else []
-    sizes = {path: path.stat().st_size for path in found}
+    paths = sorted(folder.glob("*.cast")) if folder.is_dir() else []
+    sizes = {path: path.stat().st_size for path in paths}
     total = sum(sizes.values())
-    for path in found:
+    for path in paths:
         if total <= cap_bytes:
             return
         path.unlink(missing_ok=True)

@@ -87,14 +87,14 @@ def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> 
 
     ``said`` is what this console's backends have just reported, in case it could not be stored.
     """
-    found = read(state)
-    if said and found.folders != found.folders | _sorted(said):
-        found = found.now({**found.folders, **said})
+    shared_folders = read(state)
+    if said and shared_folders.folders != shared_folders.folders | _sorted(said):
+        shared_folders = shared_folders.now({**shared_folders.folders, **said})
     with contextlib.suppress(RuntimeError):  # no home
         usual = read(Path(platformdirs.user_state_path("sandbox-console")))
-        folders = {key: [*usual.folders.get(key, []), *found.folders.get(key, [])] for key in usual.folders}
-        return SharedFolders(found.folders | folders, usual.seen | found.seen)
-    return found
+        folders = {key: [*usual.folders.get(key, []), *shared_folders.folders.get(key, [])] for key in usual.folders}
+        return SharedFolders(shared_folders.folders | folders, usual.seen | shared_folders.seen)
+    return shared_folders
 
 
 def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str, Sequence[str]]]) -> None:
@@ -116,9 +116,9 @@ def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str,
         os.close(lock)
 
 
-def _keep(state: Path, given: SharedFolders) -> None:
+def _keep(state: Path, shared_folders: SharedFolders) -> None:
     fresh = state / f".{FILE}.{os.getpid()}"
-    data: dict[str, Any] = {**given.folders, _SEEN: msgspec.to_builtins(_Kept(_boot(), given.seen))}
+    data: dict[str, Any] = {**shared_folders.folders, _SEEN: msgspec.to_builtins(_Kept(_boot(), shared_folders.seen))}
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w") as file:
@@ -138,8 +138,8 @@ def _look(folder: str) -> Seen | None:
     except (OSError, ValueError):
         return None
     try:
-        found = os.fstat(fd)
-        return Seen(found.st_dev, found.st_ino, birth_of(fd))
+        st = os.fstat(fd)
+        return Seen(st.st_dev, st.st_ino, birth_of(fd))
     finally:
         os.close(fd)
 

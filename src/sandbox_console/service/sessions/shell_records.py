@@ -99,8 +99,8 @@ class ShellRecords:
     def lost(self) -> Iterator[HeldRecord]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
         for id_ in self._ids():
-            if (found := self.take(id_)) is not None:
-                yield found
+            if (record := self.take(id_)) is not None:
+                yield record
 
     def take(self, id_: str) -> HeldRecord | None:
         """One record, if its process is gone: locked for the caller. Raises OSError."""

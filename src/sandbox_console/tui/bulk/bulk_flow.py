@@ -37,7 +37,7 @@ class BulkFlow:
         if not await self._app.push_screen_wait(BulkConfirm(asked.verb, items)):
             return
         run = BulkRun(asked.verb, items, self._console, self._work)
-        self.runs = [*[one for one in self.runs if not one.done], run]
+        self.runs = [*[bulk_run for bulk_run in self.runs if not bulk_run.done], run]
         task = asyncio.create_task(self._run(run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -53,7 +53,7 @@ class BulkFlow:
 
     def _ask_again(self, verb: Verb, sandboxes: Sequence[Sandbox]) -> None:
         now = self._app.fleet.sandboxes
-        there = [now[one.ref] for one in sandboxes if one.ref in now]
+        there = [now[sandbox.ref] for sandbox in sandboxes if sandbox.ref in now]
         self._app.post_message(BulkAsked(verb, there))
 
     async def _run(self, run: BulkRun) -> None:
@@ -61,7 +61,7 @@ class BulkFlow:
         self._drop_marks(item.sandbox.ref for item in run.with_fate(Fate.OK))
         shown = isinstance(self._app.screen, BulkScreen) and self._app.screen.run_shown is run
         if not shown:
-            self.runs.sort(key=lambda one: one is run)  # the key shows the run that is reported here
+            self.runs.sort(key=lambda bulk_run: bulk_run is run)  # the key shows the run that is reported here
             good = not run.with_fate(Fate.FAILED, Fate.DENIED, Fate.UNSUPPORTED, Fate.UNKNOWN)
             severity = "information" if good else "warning"
             each = hint(self._app, "bulk-results", "shows each.")

@@ -71,7 +71,7 @@ async def plan(
 
     Actions that the policy denies are still tried, as with one sandbox: the gate refuses and records them.
     """
-    items = await asyncio.gather(*(_item(console, verb, one, busy.get(one.ref)) for one in sandboxes))
+    items = await asyncio.gather(*(_item(console, verb, sandbox, busy.get(sandbox.ref)) for sandbox in sandboxes))
     for item in items:
         if item.sandbox.ref in hidden and not item.cause:
             item.note = ", ".join(filter(None, [item.note, "hidden in the list"]))

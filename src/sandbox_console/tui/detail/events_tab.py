@@ -65,8 +65,8 @@ class EventsPane(Vertical, FollowsSandbox):
     async def _follow(self, sandbox: Sandbox) -> None:
         self.set_timer(1.0, self._none_yet)
         try:
-            async for one in self._service.inside.happenings(sandbox.ref, since=sandbox.created_at, follow=True):
-                self._found.append(one)
+            async for event in self._service.inside.happenings(sandbox.ref, since=sandbox.created_at, follow=True):
+                self._found.append(event)
                 self._schedule()
         except ConsoleError as error:
             self._note(f"✕ {error_words(error)}")
@@ -84,19 +84,19 @@ class EventsPane(Vertical, FollowsSandbox):
         self._drawing = False
         if self._found:
             self._note("")
-        rows = [_row(at, one) for at, one in enumerate(self._found)]
+        rows = [_row(at, event) for at, event in enumerate(self._found)]
         for table in self.query(FleetTable):
             table.set_rows(rows[::-1])
 
 
-def _row(number: int, one: Happening) -> Row:
-    at = datetime.fromtimestamp(one.at).astimezone()
-    details = [one.detail] if one.detail else []
-    details += [f"{key}={value}" for key, value in one.attributes.items()]
-    style = "error" if any(word in one.what.lower() for word in _BAD) else ""
+def _row(number: int, event: Happening) -> Row:
+    at = datetime.fromtimestamp(event.at).astimezone()
+    details = [event.detail] if event.detail else []
+    details += [f"{key}={value}" for key, value in event.attributes.items()]
+    style = "error" if any(word in event.what.lower() for word in _BAD) else ""
     cells = (
         f"{at:%m-%d %H:%M:%S}.{at.microsecond // 1000:03}",
-        clean(one.what, cap=60),
+        clean(event.what, cap=60),
         clean("  ".join(details), cap=2000),
     )
     return Row(number, cells, ("dim", style, "dim"))

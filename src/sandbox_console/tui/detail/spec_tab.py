@@ -200,9 +200,9 @@ def _labels(sandbox: Sandbox) -> Iterator[Part]:
 
 
 def _missing(capabilities: Capabilities) -> Iterator[Part]:
-    missing = [one for one in Capability if not capabilities.has(one)]
+    missing = [capability for capability in Capability if not capabilities.has(capability)]
     if missing:
         yield "\nThis backend cannot, here\n", "bold $dim"
-    for one in missing:
-        yield "  " + fit_cell(str(one), 20, "left"), "$text-warning"
-        yield f"  {clean(capabilities.reason(one), cap=300)}\n", "$dim"
+    for capability in missing:
+        yield "  " + fit_cell(str(capability), 20, "left"), "$text-warning"
+        yield f"  {clean(capabilities.reason(capability), cap=300)}\n", "$dim"

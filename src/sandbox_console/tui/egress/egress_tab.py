@@ -141,7 +141,7 @@ class EgressPane(Vertical, HostActions):
         if self._followed is not None:
             self._tell(self._unread or self._problem)
         now = self._clock()
-        rows = [host_row(seen, now) for seen in self._feed.hosts(denied_only=self._denied_only)]
+        rows = [host_row(host, now) for host in self._feed.hosts(denied_only=self._denied_only)]
         for table in self.query(FleetTable):
             table.set_rows(rows)
         shown = self._sandbox is not None and has_gateway(self._sandbox)
@@ -152,7 +152,7 @@ class EgressPane(Vertical, HostActions):
         for line in self.query("#egress-rules"):
             line.set_class(shown, "-on")
 
-    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:  # noqa: ARG002 - it is one sandbox's feed
+    def _askers(self, host: HostSeen | None) -> Sequence[Sandbox]:  # noqa: ARG002 - it is one sandbox's feed
         return (self._sandbox,) if self._sandbox is not None else ()
 
     def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:

@@ -127,9 +127,9 @@ class WhyScreen(Screen[None]):
         self.notify(f"Copied: {command}")
 
 
-def cause_parts(found: Iterable[Section]) -> Iterator[Part]:
+def cause_parts(sections: Iterable[Section]) -> Iterator[Part]:
     """Yield the text of the page. Texts of guests are cleaned, one line each."""
-    for number, section in enumerate(found):
+    for number, section in enumerate(sections):
         before = "\n\n" if number else ""
         yield f"{before}{clean(section.head, cap=200)}", "bold $primary"
         if number == 0:
