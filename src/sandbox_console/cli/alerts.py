@@ -68,7 +68,8 @@ async def _outbox(context: Context, book: AlertBook) -> int:
 def _delivery(delivery: Delivery) -> dict[str, object]:
     return {
         "channel": delivery.channel, "message": delivery.message.id, "rule": delivery.message.rule,
-        "status": delivery.message.status, "at": delivery.message.at, "attempts": delivery.attempts, "next_at": delivery.next_at, "error": delivery.error,
+        "status": delivery.message.status, "at": delivery.message.at, "attempts": delivery.attempts,
+        "next_at": delivery.next_at, "error": delivery.error,
     }  # fmt: skip
 
 
