@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.egress import attempts, image, world
 from tests.egress.screens import allow_from_a_denial
 from tests.egress.test_bubblewrap import NODE, Box, shared_folder, soon
@@ -27,12 +28,14 @@ from tests.support.require import requires
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.docker import DockerProvider
 from sandbox_console.errors import BackendError, NotFound, Unsupported
+from sandbox_console.model.action import Update
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import Config, open_console
 
 pytestmark = requires("docker")
 BRIDGE = "93.184.216.1"  # the private engine's own
@@ -497,3 +500,30 @@ async def test_a_sandbox_cut_off_from_its_gateway_is_drift_and_joins_it_again(ma
     assert set(networks) == {own}
     code, _ = await box.run("sh", "-c", "ls /sys/class/net | grep -c eth")
     assert code == 0
+
+
+async def test_an_edited_list_is_applied_to_the_running_gateway(make, backend, servers, allowed, tmp_path, monkeypatch):
+    """A denial that was made live stays, a download from a host that left the list is cut, and nothing restarts."""
+    _, plain = servers
+    box = await make(*allowed)
+    started = (await backend.inspect(box.ref)).started_at
+    await box.put(*allowed, EgressRule("other.example.com", Effect.DENY, source="live"))
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    download = asyncio.create_task(box.run("curl", "-sS", f"http://good.example.com:{plain.port}/slow"))
+    await soon(lambda: plain.seen, "the download has begun")
+    async with open_console(Config(backend="docker"), backends=[backend]) as console:
+        old = await console.inspect(box.ref)
+        new = structs.replace(old.spec, egress=(f"other.example.com:{plain.port}", f"*.wild.example.org:{plain.port}"))
+        plan = await console.plan(old, new)
+        assert [(change.field, str(change.how)) for change in plan.changes] == [("egress", "live")]
+        done = await console.perform(Update(box.ref, new)).result()
+        after = await console.inspect(box.ref)
+    assert (await download)[0] != 0
+    assert (done.ref, after.started_at, after.spec) == (box.ref, started, new)
+    assert {(rule.pattern, str(rule.effect)) for rule in (await backend.egress(box.ref)).rules} == {
+        (new.egress[0], "allow"), (new.egress[1], "allow"), ("other.example.com", "deny"),
+    }  # fmt: skip
+    asked = [
+        await box.ask(host, plain.port) for host in ("good.example.com", "a.wild.example.org", "other.example.com")
+    ]
+    assert [one.allowed for one in asked] == [False, True, False]
