@@ -104,7 +104,6 @@ async def test_a_frozen_engine_loses_neither_a_size_nor_what_is_typed(make, ente
     )
     await until(terminal, b"READY")
     call = Engine.call
-    monkeypatch.setattr(Engine, "call", lambda self, *words, **how: call(self, *words, **how | {"timeout_s": 0.3}))
 
     async def type_all():
         for line in typed:
@@ -112,10 +111,12 @@ async def test_a_frozen_engine_loses_neither_a_size_nor_what_is_typed(make, ente
 
     engine.freeze()
     try:
-        await asyncio.gather(terminal.resize(100, 30), terminal.resize(101, 31), terminal.resize(102, 32))
-        typing = asyncio.create_task(type_all())
-        await asyncio.wait({typing}, timeout=3)
-        assert not typing.done()
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, "call", lambda self, *words, **how: call(self, *words, **how | {"timeout_s": 0.3}))
+            await asyncio.gather(terminal.resize(100, 30), terminal.resize(101, 31), terminal.resize(102, 32))
+            typing = asyncio.create_task(type_all())
+            await asyncio.wait({typing}, timeout=3)
+            assert not typing.done()
     finally:
         engine.thaw()
     seen = await until(terminal, b"END")
