@@ -40,7 +40,7 @@ By their manuals: AWS (with ECS and EKS), Azure (a public address), Alibaba, Ora
 OpenStack.
 """
 
-_NEAR = (
+_NEAR: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     *map(ipaddress.IPv4Network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32")),
     *map(ipaddress.IPv6Network, ("::/96", "fe80::/10", "ff00::/8")),
 )
