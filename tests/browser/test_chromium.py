@@ -2,36 +2,25 @@
 
 import asyncio
 import re
-import shutil
 import signal
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from playwright.async_api import Error, async_playwright
+from playwright.async_api import Error
 from tests.browser.serving import TINY, TOKEN, Client, client, raw, served, served_with_token
+from tests.support.chromium import connected
 from tests.support.require import requires
 
 pytestmark = requires("chromium")
 
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-
 
 @pytest.fixture
-async def page():
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGS)
+async def page(chromium: str):
+    async with connected(chromium) as browser:
         context = await browser.new_context(viewport={"width": 1000, "height": 640})
         yield await context.new_page()
-        await browser.close()
 
 
 async def rows(page) -> list[str]:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from playwright.async_api import async_playwright
 from tests.browser.serving import (
     TINY,
     TOKEN,
@@ -28,7 +27,8 @@ from tests.browser.serving import (
     served_with_token,
     serving,
 )
-from tests.browser.test_chromium import ARGS, log_in, rows, sees
+from tests.browser.test_chromium import log_in, rows, sees
+from tests.support.chromium import connected
 from tests.support.require import requires
 
 from sandbox_console.errors import UsageError
@@ -118,10 +118,9 @@ def open_files(pid: int) -> Iterator[str]:
 
 @requires("nginx")
 @requires("chromium")
-async def test_a_browser_logs_in_types_and_reloads_behind_a_proxy(proxied: tuple[Served, str]) -> None:
+async def test_a_browser_logs_in_types_and_reloads_behind_a_proxy(proxied: tuple[Served, str], chromium: str) -> None:
     server, url = proxied
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGS)
+    async with connected(chromium) as browser:
         context = await browser.new_context(ignore_https_errors=True)
         page = await context.new_page()
         asked: list[str] = []
@@ -138,7 +137,6 @@ async def test_a_browser_logs_in_types_and_reloads_behind_a_proxy(proxied: tuple
         assert not [one for one in asked if not one.startswith(url)]
         (cookie,) = await context.cookies()
         assert (cookie["path"], cookie["secure"], cookie["httpOnly"]) == ("/console/", True, True)
-        await browser.close()
     assert server.said("session opened")
 
 
@@ -261,9 +259,8 @@ async def test_a_full_server_gives_a_session_without_a_page_for_a_new_one_and_sa
 
 
 @requires("chromium")
-async def test_a_page_says_that_its_session_is_gone_before_it_begins_another(tmp_path: Path) -> None:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGS)
+async def test_a_page_says_that_its_session_is_gone_before_it_begins_another(tmp_path: Path, chromium: str) -> None:
+    async with connected(chromium) as browser:
         page = await (await browser.new_context()).new_page()
         with served_with_token(TINY, tmp_path) as server:
             port = server.port
@@ -278,13 +275,11 @@ async def test_a_page_says_that_its_session_is_gone_before_it_begins_another(tmp
             assert not [line for line in server.lines if "session opened" in line]
             await page.click("#again")
             await sees(page, "count 0")
-        await browser.close()
 
 
 @requires("chromium")
-async def test_a_link_of_another_site_opens_the_page(tmp_path: Path) -> None:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGS)
+async def test_a_link_of_another_site_opens_the_page(tmp_path: Path, chromium: str) -> None:
+    async with connected(chromium) as browser:
         page = await (await browser.new_context()).new_page()
         with served_with_token(TINY, tmp_path) as server:
             elsewhere = tmp_path / "elsewhere.html"
@@ -294,7 +289,6 @@ async def test_a_link_of_another_site_opens_the_page(tmp_path: Path) -> None:
                 await page.click("#link")
                 await sees(page, "count 0")
                 elsewhere.write_text(f'<a id="link" href="{server.url}/">console</a>')
-        await browser.close()
 
 
 def test_open_passes_the_link_in_a_file_and_removes_it(tmp_path: Path) -> None:

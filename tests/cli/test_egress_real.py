@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +69,85 @@ def test_from_a_denial_to_a_rule_that_holds(cli: Cli, agent: str, server: world.
     patterns = [{rule["pattern"] for rule in row["end"]["body"][when]} for when in ("before", "after")]
     assert patterns[1] - patterns[0] == {target}
     cli.ok("audit", "verify")
+
+
+def in_force(cli: Cli) -> set[tuple[str, str]]:
+    return {(one["effect"], one["pattern"]) for one in cli.json("egress", "show", "agent") if "pattern" in one}
+
+
+def edited(cli: Cli, *hosts: str) -> tuple[str, ...]:
+    return ("update", "agent", *(word for host in hosts for word in ("--egress", host)))
+
+
+def test_an_edit_of_the_list_is_applied_to_the_running_gateway(cli: Cli, agent: str, server: world.Server) -> None:
+    target, door = f"{GOOD}:{server.port}", f"127.0.0.1:{server.port}"
+    cli.ok("egress", "deny", agent, "other.example.com")
+    cli.ok("egress", "allow", agent, "live.example.com")
+    [before] = cli.json("show", agent)
+    [plan] = cli.json(*edited(cli, door, target, f"other.example.com:{server.port}"), "--dry-run")
+    assert [(change["field"], change["how"]) for change in plan["changes"]] == [("egress", "live")]
+    [done] = cli.json(*edited(cli, door, target, f"other.example.com:{server.port}"))
+    assert (done["ref"], done["how"]) == (before["ref"], "live")
+    assert cli.json("show", agent)[0]["started_at"] == before["started_at"]
+    assert (status(cli, GOOD, server.port), status(cli, "other.example.com", server.port)) == ("200", "403")
+    assert in_force(cli) == {
+        ("allow", door), ("allow", target), ("allow", f"other.example.com:{server.port}"),
+        ("allow", "live.example.com"), ("deny", "other.example.com"),
+    }  # fmt: skip
+    [row] = cli.json("audit", "show", str(done["audit_id"]))
+    assert {one["pattern"]: one["allowed"] for one in row["end"]["body"]["egress"]["checked"]} == {
+        "seed.example.com": False, target: True, f"other.example.com:{server.port}": False,
+    }  # fmt: skip
+    cli.ok(*edited(cli, door))
+    assert status(cli, GOOD, server.port) == "403"
+
+
+def test_a_list_that_opens_or_closes_the_network_needs_a_new_sandbox(cli: Cli, agent: str, box: str) -> None:
+    [closed] = cli.json("update", agent, "--unset", "egress", "--dry-run")
+    [opened] = cli.json("update", box, "--egress", GOOD, "--dry-run")
+    assert [plan["changes"][0]["how"] for plan in (closed, opened)] == ["recreate", "recreate"]
+    assert "gateway" in opened["changes"][0]["reason"]
+
+
+KILLS = """
+import os, signal, sys
+from sandbox_console.backends.bubblewrap.backend import BubblewrapBackend as Backend
+
+name, when = sys.argv.pop(1), sys.argv.pop(1)
+real = getattr(Backend, name)
+
+async def call(*words, **options):
+    if when == "after":
+        await real(*words, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(Backend, name, call)
+from sandbox_console.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "rules", "spec"),
+    [
+        ("set_egress", "before", False, False), ("set_egress", "after", True, False),
+        ("adopt", "before", True, False), ("adopt", "after", True, True),
+    ],
+)  # fmt: skip
+def test_kill_between_the_gateway_and_the_spec_shows_as_drift(
+    cli: Cli, agent: str, name: str, when: str, rules: bool, spec: bool
+) -> None:
+    cli.env["SANDBOX_CONSOLE_SERVER"] = "off"
+    env = {**os.environ, "SANDBOX_CONSOLE_HOME": str(cli.home), **cli.env}
+    words = [sys.executable, "-c", KILLS, name, when, *edited(cli, GOOD)]
+    done = subprocess.run(words, env=env, capture_output=True, timeout=60, check=False)
+    assert done.returncode == -9, done
+    assert (in_force(cli) == {("allow", GOOD)}) is rules
+    assert (cli.json("show", agent)[0]["spec"]["egress"] == [GOOD]) is spec
+    assert cli("drift", agent).returncode == (1 if rules is not spec else 0)
+    cli.ok(*edited(cli, GOOD))
+    assert cli("drift", agent).returncode == 0
+    assert in_force(cli) == {("allow", GOOD)}
 
 
 def test_a_rule_for_a_time_ends_while_no_console_runs(cli: Cli, agent: str, server: world.Server) -> None:

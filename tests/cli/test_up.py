@@ -76,6 +76,20 @@ def test_up_makes_what_is_missing_changes_what_differs_and_leaves_the_rest(cli: 
     assert cli.ok("exec", "web", "--", "sh", "-c", "echo $MODE") == b"two\n"
 
 
+def test_up_applies_a_changed_list_of_hosts_live_and_keeps_what_was_denied(cli: Cli, folder: Path) -> None:
+    write(folder, 'name = "web"\nimage = "host"\ncommand = ["sleep", "1000"]\negress = ["a.example.com"]\n')
+    cli.ok("up", "--yes")
+    before = boxes(cli)["web"]
+    cli.ok("egress", "deny", "web", "b.example.com")
+    write(folder, (folder / "sandbox.toml").read_text().replace('"a.', '"b.example.com", "c.'))
+    asks = cli.json("up", "--dry-run")[0]["asks"]
+    assert asks == ["it may connect to b.example.com, c.example.com"]  # and not: it is recreated
+    assert [row["action"] for row in cli.json("up", "--yes")] == ["update"]
+    assert boxes(cli)["web"]["ref"] == before["ref"]
+    asked = [cli("egress", "test", "web", f"{one}.example.com").returncode for one in "abc"]
+    assert asked == [1, 1, 0]
+
+
 def test_down_removes_exactly_what_the_file_made(cli: Cli, folder: Path) -> None:
     write(folder, TWO)
     cli.ok("up")

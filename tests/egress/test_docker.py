@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.egress import attempts, image, world
 from tests.egress.screens import allow_from_a_denial
 from tests.egress.test_bubblewrap import NODE, Box, shared_folder, soon
@@ -27,12 +28,14 @@ from tests.support.require import requires
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.docker import DockerProvider
 from sandbox_console.errors import BackendError, NotFound, Unsupported
+from sandbox_console.model.action import Update
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import Config, open_console
 
 pytestmark = requires("docker")
 BRIDGE = "93.184.216.1"  # the private engine's own
@@ -456,6 +459,32 @@ async def test_a_name_at_an_address_of_the_engines_machine_is_refused_as_soon_as
         subprocess.run([*words, "del", f"{ours}/32", "dev", "lo"], capture_output=True, check=True)
 
 
+async def test_no_network_in_a_rule_leads_to_loopback_link_metadata_or_what_a_route_makes_local(make, options):
+    """The IPv6 network has no interface of the engine's machine: a route alone makes it local."""
+    routed, words = "2001:470:7::/64", ["busybox", "ip", "-6", "route"]
+    places = (
+        "127.0.0.2",
+        "0.0.0.0",
+        "::",
+        "::ffff:7f00:1",
+        "169.254.42.42",
+        "fe80::1",
+        "fd00:42::42",
+        "2001:470:7::9",
+    )
+    names = [f"n{at}.example.com" for at in range(len(places))]
+    Path(options["egress_hosts"]).write_text(
+        "".join(f"{place} {name}\n" for place, name in zip(places, names, strict=True))
+    )
+    subprocess.run([*words, "add", "local", routed, "dev", "lo"], capture_output=True, check=True)
+    try:
+        box = await make(*names, "0.0.0.0/0", "[::/0]:80")
+        await box.run("sh", "-c", "".join(f"curl -s -m 20 http://{name}/;" for name in names))
+        assert [(one.address, one.reason) for one in await box.records()] == [(one, "own_host") for one in places]
+    finally:
+        subprocess.run([*words, "del", "local", routed, "dev", "lo"], capture_output=True, check=True)
+
+
 async def test_the_engines_end_of_the_bridge_is_refused_whatever_network_a_rule_names(make, engine, options):
     """The engine of these tests has a network of its own, as in a container: its bridge is no address of process 1's."""
     Path(options["egress_hosts"]).write_text(f"{BRIDGE} good.example.com\n")
@@ -497,3 +526,30 @@ async def test_a_sandbox_cut_off_from_its_gateway_is_drift_and_joins_it_again(ma
     assert set(networks) == {own}
     code, _ = await box.run("sh", "-c", "ls /sys/class/net | grep -c eth")
     assert code == 0
+
+
+async def test_an_edited_list_is_applied_to_the_running_gateway(make, backend, servers, allowed, tmp_path, monkeypatch):
+    """A denial that was made live stays, a download from a host that left the list is cut, and nothing restarts."""
+    _, plain = servers
+    box = await make(*allowed)
+    started = (await backend.inspect(box.ref)).started_at
+    await box.put(*allowed, EgressRule("other.example.com", Effect.DENY, source="live"))
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    download = asyncio.create_task(box.run("curl", "-sS", f"http://good.example.com:{plain.port}/slow"))
+    await soon(lambda: plain.seen, "the download has begun")
+    async with open_console(Config(backend="docker"), backends=[backend]) as console:
+        old = await console.inspect(box.ref)
+        new = structs.replace(old.spec, egress=(f"other.example.com:{plain.port}", f"*.wild.example.org:{plain.port}"))
+        plan = await console.plan(old, new)
+        assert [(change.field, str(change.how)) for change in plan.changes] == [("egress", "live")]
+        done = await console.perform(Update(box.ref, new)).result()
+        after = await console.inspect(box.ref)
+    assert (await download)[0] != 0
+    assert (done.ref, after.started_at, after.spec) == (box.ref, started, new)
+    assert {(rule.pattern, str(rule.effect)) for rule in (await backend.egress(box.ref)).rules} == {
+        (new.egress[0], "allow"), (new.egress[1], "allow"), ("other.example.com", "deny"),
+    }  # fmt: skip
+    asked = [
+        await box.ask(host, plain.port) for host in ("good.example.com", "a.wild.example.org", "other.example.com")
+    ]
+    assert [one.allowed for one in asked] == [False, True, False]

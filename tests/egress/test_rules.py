@@ -10,6 +10,7 @@ from sandbox_console.egress.addresses import is_global
 from sandbox_console.egress.decide import address_verdict, verdict
 from sandbox_console.egress.host_addresses import ready_words
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
+from sandbox_console.model.egress_rules import LIVE, listed_anew
 
 
 def allow(*patterns, until=None):
@@ -49,6 +50,31 @@ def deny(*patterns):
 def test_what_decides(rules, host, port, reason, rule):
     found = verdict(rules, host, port)
     assert (found.allowed, found.reason, found.rule) == (not reason, reason, rule)
+
+
+LIVE_ALLOW = EgressRule("live.acme.org", source=LIVE)
+LIVE_HOUR = EgressRule("a.acme.org", until=9e12, source=LIVE)
+LIVE_DENY = EgressRule("b.acme.org", Effect.DENY, source=LIVE)
+
+
+@pytest.mark.parametrize(
+    ("rules", "old", "new", "after"),
+    [
+        (allow("a.org", "b.org"), ["a.org", "b.org"], ["b.org", "c.org"], allow("b.org", "c.org")),
+        (allow("a.org"), ["a.org"], ["A.org:443", "c.org"], allow("A.org:443", "c.org")),
+        ((*allow("a.org"), LIVE_ALLOW, LIVE_DENY), ["a.org"], ["b.acme.org"],
+         (LIVE_ALLOW, LIVE_DENY, *allow("b.acme.org"))),
+        ((*allow("a.acme.org"), LIVE_HOUR), ["a.acme.org"], ["z.org"], (LIVE_HOUR, *allow("z.org"))),
+        ((LIVE_HOUR,), ["z.org"], ["z.org", "a.acme.org"], (LIVE_HOUR, *allow("a.acme.org"))),
+        (allow("a.org"), ["a.org", "taken.org"], ["a.org", "taken.org", "c.org"], allow("a.org", "c.org")),
+        ((LIVE_ALLOW,), ["live.acme.org"], ["c.org"], allow("c.org")),
+        ((LIVE_ALLOW,), ["c.org"], ["c.org", "live.acme.org"], (LIVE_ALLOW,)),
+        (allow("half.org", "a.org"), ["a.org"], ["a.org", "new.org"], allow("a.org", "new.org")),
+    ],
+)  # fmt: skip
+def test_a_changed_list_keeps_what_was_decided_live(rules, old, new, after):
+    """A denial, an hour and a taken rule stay; what leaves the list goes, and so does what a kill left half done."""
+    assert listed_anew(rules, old, new) == tuple(after)
 
 
 def test_a_near_miss_is_told():

@@ -42,6 +42,25 @@ def _added(rules: list[EgressRule], rule: EgressRule) -> list[EgressRule]:
     return [*(one for one in rules if one not in same), rule]
 
 
+def listed_anew(rules: Sequence[EgressRule], old: Sequence[str], new: Sequence[str]) -> tuple[EgressRule, ...]:
+    """The rules after a spec's list of hosts was changed from ``old`` to ``new``.
+
+    What was decided while the sandbox ran stays: rules that deny, rules for a time, and hosts of both lists whose rule
+    was removed. A host that leaves the list is no longer allowed, whoever allowed it for good.
+    """
+    before, after = ({key_of(pattern) for pattern in patterns} for patterns in (old, new))
+
+    def stays(rule: EgressRule) -> bool:
+        if rule.effect is Effect.DENY or rule.until is not None or key_of(rule.pattern) in after:
+            return True
+        return rule.source == LIVE and key_of(rule.pattern) not in before
+
+    kept = [rule for rule in rules if stays(rule)]
+    allowed = {key_of(rule.pattern) for rule in kept if rule.effect is Effect.ALLOW and rule.until is None}
+    added = {key: pattern for pattern in new if (key := key_of(pattern)) not in before | allowed}
+    return (*kept, *(EgressRule(pattern) for pattern in added.values()))
+
+
 def opened(before: Sequence[EgressRule], after: Sequence[EgressRule]) -> tuple[str, ...]:
     """The patterns that let more out than before: new allow rules, and allow rules that a deny rule stops covering."""
     allows = [rule for rule in after if rule.effect is Effect.ALLOW]

@@ -22,9 +22,11 @@ _LIVE = {
     "cpus": Capability.UPDATE_CPU,
     "memory_mib": Capability.UPDATE_MEMORY,
     "pids": Capability.UPDATE_PIDS,
+    "egress": Capability.EGRESS_UPDATE,
 }
 _FOREIGN_LIVE = ("name", "cpus", "memory_mib", "pids")
 _FOREIGN = "another tool made it: its name and its limits can be changed, the rest only by that tool"
+_NO_GATEWAY = "its gateway is made with the sandbox, and there is none without egress"
 _LIFTED = "a limit cannot be removed while it runs, and a sandbox of another tool is not recreated"
 
 
@@ -139,6 +141,8 @@ def _change(field: str, before: Any, after: Any, capabilities: Capabilities, mis
     if missing is not None:
         return Change(field, before, after, How.UNSUPPORTED, missing)
     live = _LIVE.get(field)
+    if field == "egress" and not (before and after):
+        return Change(field, before, after, How.RECREATE, _NO_GATEWAY)
     # A limit cannot be removed live, as engines read "unset" as "leave it as it is".
     if live is not None and capabilities.has(live) and after is not None:
         return Change(field, before, after, How.LIVE)

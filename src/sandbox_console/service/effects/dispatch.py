@@ -52,7 +52,8 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.effects.abilities import inner, on_host
 from sandbox_console.service.effects.call import Call
-from sandbox_console.service.effects.change_plan import How, Plan, plan_for, within_bounds
+from sandbox_console.service.effects.change_plan import Change, How, Plan, plan_for, within_bounds
+from sandbox_console.service.effects.egress import relist
 from sandbox_console.service.effects.process import refuse_ended, run_to_end
 from sandbox_console.service.effects.recreation import recreate
 from sandbox_console.service.gate.operation import ActionResult
@@ -141,8 +142,7 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
             refused = next(change for change in plan.changes if change.how is How.UNSUPPORTED)
             raise Unsupported(f"{refused.field} cannot be changed: {refused.reason}")
         case How.LIVE:
-            await _live(action, permit, call, plan)
-            return target.ref, changed
+            return target.ref, changed | await _live(action, permit, call, plan)
         case How.RECREATE:
             assert call.steps is not None  # noqa: S101 - the performer brings them
             ref = await recreate(call.backend, permit, target, action.spec, call.secrets, call.progress, call.steps)
@@ -164,16 +164,27 @@ async def _restore_rules(action: Update, permit: Permit, call: Call) -> None:
     await backend.set_egress(permit, action.ref, [EgressRule(pattern) for pattern in action.spec.egress])
 
 
-async def _live(action: Update, permit: Permit, call: Call, plan: Plan) -> None:
-    fields = {change.field for change in plan.changes}
+async def _live(action: Update, permit: Permit, call: Call, plan: Plan) -> dict[str, Any]:
+    """Make the changes in place. The spec is stored last, so what a kill leaves half done shows as drift."""
+    changes = {change.field: change for change in plan.changes}
+    fields, details = set(changes), dict[str, Any]()
     if "name" in fields:
         await call.backend.rename(permit, action.ref, action.spec.name)
     if NETWORK in fields and isinstance(call.backend, Rejoins):
         await call.backend.rejoin(permit, action.ref)
-    if fields - {"name", NETWORK}:
+    if "egress" in fields:
+        details["egress"] = await _relist(action, permit, call, changes["egress"])
+    adopts = isinstance(call.backend, Adopts)
+    if fields - {"name", NETWORK, *(["egress"] if adopts else [])}:
         await call.backend.update(permit, action.ref, action.spec)
     elif isinstance(call.backend, Adopts) and call.target is not None and call.target.spec != action.spec:
         await call.backend.adopt(permit, action.ref, action.spec)
+    return details
+
+
+async def _relist(action: Update, permit: Permit, call: Call, change: Change) -> dict[str, Any]:
+    gateway = able(call.backend, Egress, Capability.EGRESS_UPDATE)
+    return await relist(gateway, permit, action.ref, change.before, action.spec.egress, call.progress)
 
 
 async def _exec(action: Exec, permit: Permit, call: Call) -> ActionResult:

@@ -13,7 +13,7 @@ from sandbox_console.errors import BackendError, Conflict
 from sandbox_console.model import hosts
 from sandbox_console.model.action import DenyEgress, EgressAction, Permit
 from sandbox_console.model.egress import Effect, EgressRule, EgressVerdict
-from sandbox_console.model.egress_rules import changed, key_of
+from sandbox_console.model.egress_rules import changed, key_of, listed_anew
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.gate.description import rule_data
 
@@ -34,8 +34,28 @@ async def change(
     before = (await gateway.egress(action.ref)).rules
     after = changed(before, action)
     await gateway.set_egress(permit, action.ref, after)
-    progress("asking the gateway")
     wanted = [*_asked(action), *_left(action, after)]
+    return await _checked(gateway, permit, action.ref, before, after, wanted, progress)
+
+
+async def relist(
+    gateway: Egress, permit: Permit, ref: SandboxRef, old: Sequence[str], new: Sequence[str],
+    progress: Callable[[str], None],
+) -> dict[str, Any]:  # fmt: skip
+    """Apply a spec's changed list of hosts to the running gateway. Returns what `change` does."""
+    before = (await gateway.egress(ref)).rules
+    after = listed_anew(before, old, new)
+    await gateway.set_egress(permit, ref, after)
+    moved = [one for one in (*old, *new) if (one in old) is not (one in new)]
+    wanted = [(EgressRule(one), verdict(after, *example(one), time.time()).allowed) for one in moved]
+    return await _checked(gateway, permit, ref, before, after, wanted, progress)
+
+
+async def _checked(
+    gateway: Egress, permit: Permit, ref: SandboxRef, before: Sequence[EgressRule], after: Sequence[EgressRule],
+    wanted: Sequence[tuple[EgressRule, bool]], progress: Callable[[str], None],
+) -> dict[str, Any]:  # fmt: skip
+    progress("asking the gateway")
     details: dict[str, Any] = {
         "before": [rule_data(rule) for rule in before],
         "after": [rule_data(rule) for rule in after],
@@ -43,7 +63,7 @@ async def change(
         "unchecked": "",
     }
     try:
-        details["checked"] = [await _check(gateway, permit, action.ref, rule, allow=allow) for rule, allow in wanted]
+        details["checked"] = [await _check(gateway, permit, ref, rule, allow=allow) for rule, allow in wanted]
     except (BackendError, Conflict) as error:  # the rules are stored: it applies them when it runs again
         details["unchecked"] = error.message
     return details

@@ -140,8 +140,11 @@ class SecretScreen(ModalScreen[str]):
     def _tell(self, problems: Any) -> None:
         for field in ("name", "from", "value", "hosts"):
             self.query_one(f"#secret-{field}").set_class(field in problems, "-wrong")
-        words = "\n".join(f"✕ {field}: {clean(text, cap=300)}" for field, text in problems.items())
-        put(self, "#secret-problems", Content(words))
+        self._refuse("\n".join(f"✕ {field}: {clean(text, cap=300)}" for field, text in problems.items()))
+
+    def _refuse(self, why: str) -> None:
+        """Show why it cannot be defined. It stays until a field changes, whatever is read meanwhile."""
+        put(self, "#secret-problems", Content(why))
 
     def _say(self, text: str, style: str = "$text-muted") -> None:
         put(self, "#secret-status", Content.styled(clean(text, cap=600), style))
@@ -179,6 +182,8 @@ class SecretScreen(ModalScreen[str]):
     async def _define(self) -> None:
         if self._busy or not self.is_current:
             return
+        if self._timer is not None:
+            self._timer.stop()
         self.workers.cancel_group(self, "try")
         self._busy, definition = True, self._definition()
         self._say("Writing…")
@@ -188,7 +193,8 @@ class SecretScreen(ModalScreen[str]):
             self._tell(error.problems)
             self._say("")
         except ConsoleError as error:
-            self._say(f"✕ {error_words(error)}", "$text-error")
+            self._refuse(f"✕ {clean(error_words(error), cap=600)}")
+            self._say("")
         else:
             self.dismiss(definition.name)
         finally:
