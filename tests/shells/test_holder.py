@@ -73,7 +73,7 @@ class Held:
         self.pid = _start(str(folder / "shells"), told | facts)
         os.close(master)
         theirs.close()
-        held.let_go()
+        held.release()
 
         threading.Thread(target=self._supervise, daemon=True).start()
 

@@ -124,7 +124,7 @@ def _flat(body: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 async def _public_key(context: Context) -> int:
     async with context.open() as console:
-        pem = console.trail.public_key()
+        pem = console.audit_log.public_key()
     if context.json:
         context.record({"public_key": pem.decode()})
     else:
@@ -161,7 +161,7 @@ async def _verify(context: Context) -> int:
         for option, place in (("--folder", folder), ("--archive", archive)):
             if place:
                 await asyncio.to_thread(_refuse_guests, option, place, guest_folders)
-        result = await console.trail.verify(folder, pem, archive)
+        result = await console.audit_log.verify(folder, pem, archive)
     if context.json:
         context.record(verification(result))
     elif result.ok:

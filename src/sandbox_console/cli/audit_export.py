@@ -33,7 +33,7 @@ async def export(context: Context) -> int:
     if after < 0:
         raise UsageError(f"--after: {after} is below 0")
     select = AuditSelection(after, moment_of(context, args.since), moment_of(context, args.until))
-    async with context.open() as console, aclosing(console.trail.export(args.format, select)) as blocks:
+    async with context.open() as console, aclosing(console.audit_log.export(args.format, select)) as blocks:
         await write_out(context, console, blocks)
     return 0
 
@@ -78,7 +78,7 @@ async def _write_all(file: BinaryIO, blocks: AsyncIterator[bytes]) -> int:
 async def stats(context: Context) -> int:
     """Counts over the whole log."""
     async with context.open() as console:
-        audit_stats = await console.trail.stats()
+        audit_stats = await console.audit_log.stats()
     counted = {
         "actions": audit_stats.actions,
         "outcomes": audit_stats.outcomes,
@@ -110,7 +110,7 @@ async def ship(context: Context) -> int:
         init = context.args.init
         while True:
             try:
-                sent = await console.trail.ship(init=init)
+                sent = await console.audit_log.ship(init=init)
                 init = False
                 context.say(f"{sent:,} rows sent") if sent or not context.args.follow else None
             except ConsoleError as error:

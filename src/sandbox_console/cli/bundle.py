@@ -22,7 +22,7 @@ from sandbox_console.model.bundle import BundleCheck, Manifest
 from sandbox_console.model.quantities import parse_size_mib
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, known_ground
-from sandbox_console.service.incident.bundle import Made
+from sandbox_console.service.incident.bundle import WrittenBundle
 from sandbox_console.service.incident.bundle import bundle as make_bundle
 from sandbox_console.service.incident.bundle_file import WriteFailed
 from sandbox_console.service.incident.bundle_open import open_bundle
@@ -78,7 +78,9 @@ def _files_most(text: str) -> int:
         raise UsageError(f"--files: {error}", hint="as in 512K, 4M; 0 takes no files") from None
 
 
-async def _write(context: Context, console: Console, sandboxes: list[Sandbox], until: float, files_most: int) -> Made:
+async def _write(
+    context: Context, console: Console, sandboxes: list[Sandbox], until: float, files_most: int
+) -> WrittenBundle:
     """Write a new file of mode 0600, whole or not at all. Raises Conflict, ConsoleError."""
     path = context.args.output
     try:
@@ -108,7 +110,7 @@ async def _write(context: Context, console: Console, sandboxes: list[Sandbox], u
     return made
 
 
-def _tell(context: Context, made: Made, sandboxes: list[Sandbox]) -> None:
+def _tell(context: Context, made: WrittenBundle, sandboxes: list[Sandbox]) -> None:
     for sandbox in sandboxes:
         if (failure := made.failures.get(sandbox.ref)) is not None:
             context.fail(failure, sandbox.name if len(sandboxes) > 1 else "")

@@ -128,7 +128,7 @@ class Context(Struct):
         async with self.opener(
             config_file=file, read_only=self.args.read_only, only_backend=self.args.backend
         ) as console:
-            console.trail.tell_wait = self.say
+            console.audit_log.tell_wait = self.say
             yield console
 
     def consent(self, id: str = "") -> Consent:

@@ -123,8 +123,8 @@ def _server() -> Finding:
 async def _audit(console: Console) -> list[Finding]:
     findings: list[Finding] = []
     try:
-        await console.trail.journal()
-        findings.append(_room(console.trail.path))
+        await console.audit_log.journal()
+        findings.append(_room(console.audit_log.path))
     except ConsoleError as error:
         findings.append(Finding("audit log", "problem", error.message, error.hint or "no action runs until it can"))
     try:

@@ -11,7 +11,7 @@ from sandbox_console.cli.ls import asked_text
 from sandbox_console.cli.selection import confirm
 from sandbox_console.errors import ConsoleError, Unsupported, UsageError
 from sandbox_console.model.action import Update
-from sandbox_console.model.drift import DriftState, FieldDrift, Mend, adopt, drifted, reapply
+from sandbox_console.model.drift import DriftRepair, DriftState, FieldDrift, adopt, drifted, reapply
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import ActionResult, Consent, Console, How
 
@@ -90,7 +90,7 @@ async def _perform(context: Context, console: Console, sandbox: Sandbox, action:
     return await follow(context, console.perform(action, consent=Consent(consent.yes or recreates, consent.confirm)))
 
 
-def _print_end(context: Context, sandbox: Sandbox, mend: Mend, end: ActionResult | None) -> None:
+def _print_end(context: Context, sandbox: Sandbox, mend: DriftRepair, end: ActionResult | None) -> None:
     fields = [name for name in drifted(sandbox) if name not in mend.left]
     what = "reapply" if context.args.reapply else "adopt"
     if context.json:

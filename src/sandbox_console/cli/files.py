@@ -21,9 +21,9 @@ from sandbox_console.cli.formatting import size
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.tar_pack import Order, packed, unreadable
+from sandbox_console.hostfs.tar_pack import PackOptions, packed, unreadable
 from sandbox_console.hostfs.tar_unpack import Unpacker
-from sandbox_console.hostfs.walk import Found, find
+from sandbox_console.hostfs.walk import Location, find
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
@@ -130,7 +130,7 @@ class _Copy:
                 console, sandbox, Upload(sandbox.ref, self._words.inside), None, chunks(self._context.streams.stdin)
             )
         args = self._context.args
-        order = Order(await console.ground(), self._skip, args.follow_link, args.archive)
+        order = PackOptions(await console.ground(), self._skip, args.follow_link, args.archive)
         with await asyncio.to_thread(_source, here, order) as source:
             if not source.is_folder:
                 self._progress.total = 0 if source.is_link else source.what.st_size if source.what else None
@@ -209,7 +209,9 @@ async def _followed(console: Console, sandbox: Sandbox, path: str) -> str:
     raise Conflict(f"{path} goes through too many links")
 
 
-def _place_here(word: str, path: str, first: tarfile.TarInfo, guest_folders: GuestFolders, *, contents: bool) -> Found:
+def _place_here(
+    word: str, path: str, first: tarfile.TarInfo, guest_folders: GuestFolders, *, contents: bool
+) -> Location:
     """Where the copy goes, depending on what exists there. Raises UsageError, Conflict, NotFound."""
     here = _found(word, guest_folders)
     try:
@@ -227,7 +229,7 @@ def _place_here(word: str, path: str, first: tarfile.TarInfo, guest_folders: Gue
         here.folder.close()
 
 
-def _found(word: str, guest_folders: GuestFolders) -> Found:
+def _found(word: str, guest_folders: GuestFolders) -> Location:
     """A path on this machine. Raises NotFound if its folder does not exist, ConsoleError, Conflict."""
     try:
         return find(word, guest_folders)
@@ -238,7 +240,7 @@ def _found(word: str, guest_folders: GuestFolders) -> Found:
         raise ConsoleError(f"{word} cannot be reached: {error.strerror}") from error
 
 
-def _inside_of(here: Found, name: str, guest_folders: GuestFolders, *, follow: bool) -> Found:
+def _inside_of(here: Location, name: str, guest_folders: GuestFolders, *, follow: bool) -> Location:
     """A name in an existing folder. With ``follow``, the operator's own link to a folder is followed."""
     with here.folder.again() if here.name == "." else here.folder.enter(here.name, guest_folders) as inner:
         found = inner.entry(name)
@@ -248,7 +250,7 @@ def _inside_of(here: Found, name: str, guest_folders: GuestFolders, *, follow: b
         return found
 
 
-def _source(word: str, order: Order) -> Found:
+def _source(word: str, order: PackOptions) -> Location:
     """The source of a copy into a sandbox. Raises NotFound, UsageError, ConsoleError, Conflict."""
     try:
         found = find(word, order.ground, follow=order.follow or word.endswith(("/", "/.")))

@@ -33,7 +33,7 @@ async def forward(context: Context) -> int:
                 forwards.append(await held_forward(console, action, consent=context.consent(sandbox.ref.id)))
             await _until_over(context, sandbox, forwards)
         finally:
-            await run_to_completion(_let_go(context, forwards))
+            await run_to_completion(_release(context, forwards))
     return 0
 
 
@@ -78,10 +78,10 @@ async def _talk(context: Context, forward: HeldForward) -> None:
         announced = True  # the first is the address, which is on stdout
 
 
-async def _let_go(context: Context, forwards: Sequence[HeldForward]) -> None:
+async def _release(context: Context, forwards: Sequence[HeldForward]) -> None:
     for forward in forwards:
         with suppress(asyncio.CancelledError):
-            await forward.let_go()
+            await forward.release()
         if forward.forwarding.connections:
             context.say(_sum(forward))
 

@@ -16,7 +16,7 @@ from sandbox_console.cli.logs import when
 from sandbox_console.cli.lookup import find
 from sandbox_console.cli.stats import RETRY_S
 from sandbox_console.errors import BackendUnreachable, NotFound
-from sandbox_console.model.guest import GuestProcess, Happening
+from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
 
@@ -104,14 +104,14 @@ async def _events(context: Context, console: Console, sandbox: Sandbox) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-def _tell_happening(context: Context, sandbox: Sandbox, event: Happening) -> None:
+def _tell_happening(context: Context, sandbox: Sandbox, event: GuestEvent) -> None:
     if context.json:
         context.record(_of(sandbox) | msgspec.to_builtins(event))
     else:
         context.text(_happening(event))
 
 
-def _happening(event: Happening) -> str:
+def _happening(event: GuestEvent) -> str:
     attributes = " ".join(f"{key}={value}" for key, value in sorted(event.attributes.items()) if value)
     return "  ".join(
         filter(None, [moment_ns(int(event.at * 1e6) * 1000), f"{event.what:<12}", event.detail, attributes])

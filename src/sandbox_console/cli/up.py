@@ -49,7 +49,7 @@ async def run(context: Context) -> int:
         raise UsageError("up and down need a file, whose sandboxes they find again", hint="-f FILE")
     path = await asyncio.to_thread(path.resolve)
     async with context.open() as console:
-        mark = await asyncio.to_thread(mark_of, path, console.trail.path.parents[1])
+        mark = await asyncio.to_thread(mark_of, path, console.audit_log.path.parents[1])
         if context.args.verb == "down":
             return await _down(context, console, SandboxFile(path, mark))
         text = await asyncio.to_thread(read_text, str(path), await console.ground())

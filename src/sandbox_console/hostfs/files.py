@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.guest_writable import GuestFolders, Root
-from sandbox_console.hostfs.walk import Folder, Found, find
+from sandbox_console.hostfs.walk import Folder, Location, find
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -107,7 +107,7 @@ def _all(file: BinaryIO, limit: int) -> bytes:
     return file.read(limit)
 
 
-def open_found(found: Found) -> int:
+def open_found(found: Location) -> int:
     """Open a file, or an operator's pipe, for reading. Raises OSError, Conflict."""
     if found.what is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)
@@ -116,7 +116,7 @@ def open_found(found: Found) -> int:
     return open_regular(found.folder, found.name)
 
 
-def _stream(found: Found) -> int:
+def _stream(found: Location) -> int:
     """Open a pipe or a terminal that the operator named. Endless devices such as /dev/zero are cut off."""
     fd = os.open(found.name, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=found.folder.fd)
     if stat.S_ISDIR(os.fstat(fd).st_mode):

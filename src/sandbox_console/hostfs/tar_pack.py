@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sandbox_console.errors import Conflict, ConsoleError, NotFound
 from sandbox_console.hostfs.files import another_owners
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.walk import DEEPEST, Folder, Found
+from sandbox_console.hostfs.walk import DEEPEST, Folder, Location
 from sandbox_console.model.cancellation import run_to_completion
 
 _CHUNK = 256 * 1024
@@ -20,7 +20,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
-class Order:
+class PackOptions:
     """How to pack. ``follow`` packs what an operator's link leads to; ``skipped`` is called for what is left out."""
 
     ground: GuestFolders
@@ -29,7 +29,7 @@ class Order:
     keep_owner: bool = False
 
 
-async def packed(source: Found, name: str, order: Order) -> AsyncGenerator[bytes, None]:
+async def packed(source: Location, name: str, order: PackOptions) -> AsyncGenerator[bytes, None]:
     """The tar of ``source`` and all below it, called ``name`` (empty: only a folder's contents).
 
     Raises NotFound, ConsoleError.
@@ -71,7 +71,7 @@ class _Level:
 class _Packer:
     """A depth-first walk that keeps a descriptor for each folder on the way."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: PackOptions) -> None:
         self._order = order
         self._levels: list[_Level] = []
 
@@ -80,7 +80,7 @@ class _Packer:
         while self._levels:
             self._levels.pop().folder.close()
 
-    def tar(self, source: Found, name: str) -> Iterator[bytes]:
+    def tar(self, source: Location, name: str) -> Iterator[bytes]:
         """The whole tar."""
         if source.what is None:
             raise NotFound(f"there is no {source.path} here")
@@ -165,7 +165,7 @@ class _Packer:
             os.close(fd)
 
 
-def _header(info: tarfile.TarInfo, st: os.stat_result, order: Order) -> bytes:
+def _header(info: tarfile.TarInfo, st: os.stat_result, order: PackOptions) -> bytes:
     info.mode, info.mtime = stat.S_IMODE(st.st_mode), st.st_mtime
     if order.keep_owner:
         info.uid, info.gid = st.st_uid, st.st_gid

@@ -17,9 +17,9 @@ from sandbox_console.errors import BackendError, Conflict, ConsoleError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_source import TarSource
 from sandbox_console.hostfs.tree import Tree
-from sandbox_console.hostfs.walk import Found
+from sandbox_console.hostfs.walk import Location
 
-Target = Callable[[tarfile.TarInfo], Found]
+Target = Callable[[tarfile.TarInfo], Location]
 """Decides where the first member goes, by what the sandbox says it is."""
 
 
@@ -78,7 +78,7 @@ class Unpacker:
                     self._single(first, target)
                     self._source.need_end()
 
-    def _single(self, first: tarfile.TarInfo, target: Found) -> None:
+    def _single(self, first: tarfile.TarInfo, target: Location) -> None:
         if not first.isreg() or first.issparse():
             self._skipped(f"{first.name!r} is a link out of the copy, or not a file")
             return
@@ -86,7 +86,7 @@ class Unpacker:
             tree.file(first, self._source, target.name)
         self.files += 1
 
-    def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Found) -> None:
+    def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Location) -> None:
         """Unpack a folder. A new one appears when it is complete; an existing one is added to."""
         if target.is_folder:
             inner = target.folder.again() if target.name == "." else target.folder.enter(target.name, self._ground)

@@ -83,13 +83,13 @@ class Folder(Struct):
         finally:
             os.close(fd)
 
-    def followed(self, name: str, guest_folders: GuestFolders) -> Found:
+    def followed(self, name: str, guest_folders: GuestFolders) -> Location:
         """Where an entry leads, following an operator's links. Raises OSError, Conflict."""
         return find(os.path.join(os.readlink(f"/proc/self/fd/{self.fd}"), name), guest_folders)
 
-    def entry(self, name: str) -> Found:
+    def entry(self, name: str) -> Location:
         """An entry itself; links are not followed. Raises OSError."""
-        return Found(self.again(), name, _what(self, name))
+        return Location(self.again(), name, _what(self, name))
 
     def again(self) -> Folder:
         """A duplicate, to be closed separately."""
@@ -100,7 +100,7 @@ class Folder(Struct):
         return os.path.join(self.path, name) if name != "." else self.path
 
 
-class Found(Struct):
+class Location(Struct):
     """Where a path leads: a folder, the name in it (``.`` is the folder itself), and what is there, if anything."""
 
     folder: Folder
@@ -113,9 +113,9 @@ class Found(Struct):
     def __exit__(self, *_: object) -> None:
         self.folder.close()
 
-    def again(self) -> Found:
+    def again(self) -> Location:
         """A duplicate, to be closed separately."""
-        return Found(self.folder.again(), self.name, self.what)
+        return Location(self.folder.again(), self.name, self.what)
 
     @property
     def path(self) -> str:
@@ -133,7 +133,7 @@ class Found(Struct):
         return self.what is not None and stat.S_ISLNK(self.what.st_mode)
 
 
-def find(path: str | Path, guest_folders: GuestFolders, *, follow: bool = True) -> Found:
+def find(path: str | Path, guest_folders: GuestFolders, *, follow: bool = True) -> Location:
     """Where a path of this machine leads; ``what`` is None if only the last part is missing.
 
     With ``follow``, an operator's link as the last component is followed too. Raises OSError if an earlier component is
@@ -145,7 +145,7 @@ def find(path: str | Path, guest_folders: GuestFolders, *, follow: bool = True) 
         name = walk.go(text if text.startswith("/") else os.path.join(os.getcwd(), text), follow=follow)
         folder = walk.take()
         try:
-            return Found(folder, name, _what(folder, name))
+            return Location(folder, name, _what(folder, name))
         except BaseException:
             folder.close()
             raise

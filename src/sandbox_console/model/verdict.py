@@ -10,7 +10,7 @@ from datetime import datetime
 from msgspec import Struct, structs
 
 from sandbox_console.model.audit import AuditEntry, Outcome
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
 
 _NEAR_S = 15.0
@@ -29,7 +29,7 @@ class Verdict(Struct, frozen=True):
 
 
 def verdict(
-    sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening] = (), last_words: str = ""
+    sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[GuestEvent] = (), last_words: str = ""
 ) -> Verdict | None:
     """Why a sandbox is not running, or does not stay so; None while it is, or before it ever was.
 
@@ -46,7 +46,7 @@ def verdict(
     return found
 
 
-def _restarting(count: int, happenings: Sequence[Happening]) -> Verdict:
+def _restarting(count: int, happenings: Sequence[GuestEvent]) -> Verdict:
     """A loop of restarts, with how it ended the last time."""
     died = next((event for event in reversed(happenings) if event.what == "die"), None)
     code = died.attributes.get("exitCode", "") if died else ""
@@ -55,7 +55,7 @@ def _restarting(count: int, happenings: Sequence[Happening]) -> Verdict:
     return Verdict(f"it ended and was started again {count} times{last}", (f"restarts: {count}", *seen))
 
 
-def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening]) -> Verdict:
+def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[GuestEvent]) -> Verdict:
     evidence = tuple(_evidence(sandbox))
     if sandbox.status is Status.LOST:
         return Verdict(
@@ -72,7 +72,7 @@ def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence
 
 
 def _judged(
-    sandbox: Sandbox, end: Exit, killer: AuditEntry | None, happenings: Sequence[Happening], evidence: tuple[str, ...]
+    sandbox: Sandbox, end: Exit, killer: AuditEntry | None, happenings: Sequence[GuestEvent], evidence: tuple[str, ...]
 ) -> Verdict:
     if end.oom and (end.signal == _KILL or end.code is None):
         seen = _oom_seen(sandbox, happenings)
@@ -91,7 +91,7 @@ def _judged(
     return _by_itself(end, number, _oom_seen(sandbox, happenings), evidence, own=own)
 
 
-def _without_signal(sandbox: Sandbox, happenings: Sequence[Happening]) -> bool:
+def _without_signal(sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> bool:
     """Whether the backend says that no signal ended it, and not only that the code is above 128."""
     died = [event for event in happenings if event.what == "die" and _this_run(sandbox, event.at)]
     return bool(died) and died[-1].attributes.get("signal") == ""
@@ -118,7 +118,7 @@ def _by_itself(
     return Verdict(f"{_FAILED}: exit {end.code}{_MEANING.get(end.code, '')}", evidence)
 
 
-def _oom_seen(sandbox: Sandbox, happenings: Sequence[Happening]) -> tuple[str, ...]:
+def _oom_seen(sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> tuple[str, ...]:
     for event in reversed(happenings):
         if event.what == "oom" and _this_run(sandbox, event.at):
             told = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
@@ -129,7 +129,7 @@ def _oom_seen(sandbox: Sandbox, happenings: Sequence[Happening]) -> tuple[str, .
 _OOM_TOLD = ("peak", "limit", "kills")
 
 
-def _with_its_host(sandbox: Sandbox, end: Exit, happenings: Sequence[Happening]) -> Verdict | None:
+def _with_its_host(sandbox: Sandbox, end: Exit, happenings: Sequence[GuestEvent]) -> Verdict | None:
     """An end with the engine or the machine: by a signal that nobody is known to have sent, right before its start."""
     at = sandbox.finished_at
     if at is None or end.code not in _SWEPT_AWAY:
@@ -155,7 +155,7 @@ _DID = {"stop": "stopped", "kill": "killed", "restart": "stopped for a restart",
 _MEANING = {126: ", found but not executable", 127: ", command not found"}
 
 
-def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[Happening]) -> Verdict | None:
+def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[GuestEvent]) -> Verdict | None:
     """A signal that the backend sent but this console did not, as ``docker kill`` or ``docker stop`` send it."""
     at = sandbox.finished_at
     for event in reversed(happenings):
@@ -174,7 +174,7 @@ def _this_run(sandbox: Sandbox, at: float) -> bool:
     return (begin is None or at >= begin - 1) and (end is None or at <= end + 1)
 
 
-def _without_gateway(verdict: Verdict, sandbox: Sandbox, happenings: Sequence[Happening]) -> Verdict:
+def _without_gateway(verdict: Verdict, sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> Verdict:
     """The end of a command that failed by itself while its egress gateway was gone, and with it its way out."""
     if not verdict.headline.startswith(_FAILED):
         return verdict

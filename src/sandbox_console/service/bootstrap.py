@@ -20,7 +20,7 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console
-from sandbox_console.service.gate.trail import Trail, current_actor
+from sandbox_console.service.gate.audit_log import AuditLog, current_actor
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import OwnFolders, refuse_guests, without_guests_programs
@@ -63,9 +63,9 @@ async def open_console(
     keep_apart(own)
     hub = Hub()
     fleet = Fleet(found, KnownNames(paths.state / "names"), timeouts(config, found))
-    trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
+    audit_log = AuditLog(paths.audit_db, current_actor(), hub.publish, config.audit)
     options = ["--config", str(paths.config_file)] if config_file is not None else []
-    console = Console(config, fleet, trail, hub, own, secrets, options, paths.templates)
+    console = Console(config, fleet, audit_log, hub, own, secrets, options, paths.templates)
     if follows:
         console.follow_config(paths.config_file, read)
     try:

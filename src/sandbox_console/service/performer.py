@@ -42,11 +42,11 @@ from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.effects.call import Call, EndSessions
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate, Request
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.redaction import masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard
@@ -67,13 +67,13 @@ class Performer:
     """Carries out actions, one per call. Nothing is changed except through its gate."""
 
     def __init__(
-        self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
+        self, admission: Admission, gate: Gate, fleet: Fleet, audit_log: AuditLog, vault: Vault, shares: FolderGuard,
         recordings: Recordings, holds: Holds, lost: LostShells, kept: KeptShells, end_sessions: EndSessions,
         recreations: LostRecreations,
     ) -> None:  # fmt: skip
         self._kept, self._recreations = kept, recreations
         self._holds, self._lost, self._end_sessions = holds, lost, end_sessions
-        self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
+        self._admission, self._gate, self._fleet, self._audit_log = admission, gate, fleet, audit_log
         self._vault, self._shares, self._recordings = vault, shares, recordings
 
     async def perform(
@@ -118,7 +118,7 @@ class Performer:
         handed = [structs.replace(secret, inject=injects[secret.name]) for secret in secrets]
         call = Call(
             backend, request.target, handed, operation.report, io, mask, injects, self._holds, acting() or
-            self._trail.actor, self._end_sessions, self._recreations.steps(),
+            self._audit_log.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
         result = await carry_out(action, permit, call)
         if isinstance(action, Exec):
@@ -169,7 +169,7 @@ class Performer:
         action = structs.replace(action, mark=token_hex(16))
         recording = recorder.path.stem if recorder is not None else ""
         record = ShellRecord(
-            audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._trail.actor,
+            audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._audit_log.actor,
             began=time.time(), user=action.user, mark=action.mark, recording=recording, kept=kept,
         )  # fmt: skip
         shell_record = await self._lost.hold(record)
@@ -211,7 +211,7 @@ class Performer:
                 await run_to_completion(terminal.close())
             raise
         if isinstance(terminal, PassableTerminal):
-            terminal.let_go()
+            terminal.release()
         self._lost.passed_on(shell_record)
         return self._session(action, permit, seen, request, shell_record.id)
 
@@ -219,15 +219,15 @@ class Performer:
         shell = await self._kept.find(action.attach)
         if shell.ref != action.ref:
             raise NotFound(f"{action.ref} has no kept shell {action.attach!r}", hint="sandbox-console shells ls")
-        terminal = await self._kept.attach(shell, action, acting() or self._trail.actor)
+        terminal = await self._kept.attach(shell, action, acting() or self._audit_log.actor)
         return self._session(structs.replace(action, name=shell.name), permit, terminal, request, shell.id)
 
     def _session(
         self, action: OpenShell, permit: Permit, terminal: HeldTerminal, request: Request, id_: str
     ) -> KeptSession:
         async def note(body: Mapping[str, Any]) -> None:
-            told = {**body, "actor": acting() or self._trail.actor}
-            journal = await self._trail.journal()
+            told = {**body, "actor": acting() or self._audit_log.actor}
+            journal = await self._audit_log.journal()
             await journal.note(permit, request.backend, str(action.ref), masked(told, self._vault.redactor.text))
             if body.get("viewer") != DETACHED:
                 await self._kept.recorded(id_)
@@ -247,14 +247,14 @@ class Performer:
             shell = await self._kept.find(action.id)
             if shell.ref != action.ref:
                 raise NotFound(f"{action.ref} has no kept shell {action.id!r}", hint="sandbox-console shells ls")
-            await self._kept.end(shell, acting() or self._trail.actor, "it was ended")
+            await self._kept.end(shell, acting() or self._audit_log.actor, "it was ended")
             return ActionResult(permit.audit_id, action.ref, details={"shell_name": shell.name})
 
         return await self._gate.run(request, effect, _row_end)
 
     def _note_end(self, permit: Permit, request: Request, record: HeldRecord | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
-            journal = await self._trail.journal()
+            journal = await self._audit_log.journal()
             body_masked = masked(body, self._vault.redactor.text)
             await journal.note(permit, request.backend, str(ref_of(request.action)), body_masked)
             await self._lost.forget(record)

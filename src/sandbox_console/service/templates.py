@@ -24,8 +24,8 @@ from sandbox_console.model.secret import shown_value
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.config import Config, refuse_strangers
 from sandbox_console.service.config_lines import line_of_key
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.local_change import local_change
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.reads.secrets import Secrets
 
 MADE_BY = "up.file"
@@ -57,8 +57,8 @@ class Template(Struct, frozen=True):
 class Templates:
     """The templates of one user. ``config`` is the configuration now, whose tables only the user's editor changes."""
 
-    def __init__(self, folder: Path, config: Callable[[], Config], secrets: Secrets, trail: Trail) -> None:
-        self.folder, self._config, self._secrets, self._trail = folder, config, secrets, trail
+    def __init__(self, folder: Path, config: Callable[[], Config], secrets: Secrets, audit_log: AuditLog) -> None:
+        self.folder, self._config, self._secrets, self._audit_log = folder, config, secrets, audit_log
 
     def every(self) -> Sequence[Template]:
         """All of them by name, also those that cannot be used. Raises ConfigError if the folder cannot be read."""
@@ -132,7 +132,7 @@ class Templates:
     async def _recorded(self, verb: str, name: str, change: Callable[[], None]) -> None:
         read_only = self._config().policy.read_only
         act = partial(asyncio.to_thread, change)
-        await local_change(self._trail, verb, {"template": name}, act, read_only=read_only)
+        await local_change(self._audit_log, verb, {"template": name}, act, read_only=read_only)
 
     def _remove(self, name: str) -> None:
         path = self.folder / f"{name}{_SUFFIX}"

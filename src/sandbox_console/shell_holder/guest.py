@@ -107,7 +107,7 @@ class Guest:
             for then in drained:
                 then()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self.hold()
         self._loop.remove_writer(self._fd)
         self.ended = True
@@ -133,7 +133,7 @@ class SupervisedGuest(Guest):
             fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
     async def end(self) -> End:
-        self._let_go()  # the kernel hangs up: SIGHUP to the shell and its foreground
+        self._release()  # the kernel hangs up: SIGHUP to the shell and its foreground
         await _within(_HANG_UP_S, self._exited)
         if not self._gone.is_set():
             with contextlib.suppress(OSError):
@@ -182,7 +182,7 @@ class EngineGuest(Guest):
             self._resizing = self._loop.create_task(self._resize())
 
     async def end(self) -> End:
-        self._let_go()
+        self._release()
         if self._resizing is not None:
             self._resizing.cancel()
         for pause in (0.0, 0.1, 0.3, 0.5):  # the engine learns of the end a moment after the stream's

@@ -15,7 +15,7 @@ from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed
-from sandbox_console.model.guest import GuestProcess, Happening
+from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
@@ -36,7 +36,7 @@ class Within(Struct):
 
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     processes: Mapping[str, Sequence[GuestProcess]] = field(default_factory=dict)
-    happenings: Mapping[str, Sequence[Happening]] = field(default_factory=dict)
+    happenings: Mapping[str, Sequence[GuestEvent]] = field(default_factory=dict)
     egress: Mapping[str, Sequence[EgressRecord]] = field(default_factory=dict)
     images: Sequence[Image] = ()
     snapshots: Sequence[Snapshot] = ()
@@ -122,7 +122,7 @@ class FakeCore:
 
     async def happen(self, ref: SandboxRef, what: str, detail: str = "", **attributes: str) -> None:
         """Make something happen to a sandbox, which ``happenings`` then reports."""
-        self._happened.setdefault(ref.id, []).append(Happening(self._clock(), what, detail, attributes))
+        self._happened.setdefault(ref.id, []).append(GuestEvent(self._clock(), what, detail, attributes))
         await self._wake()
 
     async def record(self, ref: SandboxRef, *records: EgressRecord) -> None:

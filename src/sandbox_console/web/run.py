@@ -23,7 +23,7 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
-from sandbox_console.web.connections import HEADER_S, Acceptor, Seats
+from sandbox_console.web.connections import HEADER_S, Acceptor, Connections
 from sandbox_console.web.listening import Listening, listening
 from sandbox_console.web.logins import Logins, given_token
 from sandbox_console.web.options import ServeOptions, is_loopback
@@ -59,7 +59,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
         held = stack.enter_context(listening(options, options.port))
         server = BrowserServer(options, logins, held.authorities, say)
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
-        async with accepting(app, held, tls, Seats(CONNECTIONS)):
+        async with accepting(app, held, tls, Connections(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)
             if options.open:
                 opened_page = await asyncio.to_thread(_open_page, f"{server.public_url}/", logins, say)
@@ -71,7 +71,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
 
 @contextlib.asynccontextmanager
 async def accepting(
-    app: web.Application, listening: Listening, tls: ssl.SSLContext | None, seats: Seats, *, cancels: bool = False
+    app: web.Application, listening: Listening, tls: ssl.SSLContext | None, seats: Connections, *, cancels: bool = False
 ) -> AsyncIterator[None]:
     """Answer requests while inside. On the way out, connections are refused first, and then sessions are ended.
 

@@ -90,7 +90,7 @@ async def download(engine: Engine, place: Place) -> AsyncGenerator[bytes, None]:
                 yield data
         _judge(await process.wait(), bytes(err), place)
     finally:
-        await _let_go(process)
+        await _release(process)
 
 
 async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) -> None:
@@ -109,7 +109,7 @@ async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) ->
                 await saying
         _judge(await process.wait(), err, place)
     finally:
-        await _let_go(process)
+        await _release(process)
 
 
 async def _run(engine: Engine, place: Place, script: str, *words: str) -> DockerProcess:
@@ -129,10 +129,10 @@ async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[
     except TimeoutError as error:
         raise BackendError(f"looking at {place.path} in the sandbox took more than {PATIENCE_S:g} s") from error
     finally:
-        await _let_go(process)
+        await _release(process)
 
 
-async def _let_go(process: DockerProcess) -> None:
+async def _release(process: DockerProcess) -> None:
     """End a helper. A failure to end it must not hide an earlier error."""
     if process.ended:
         return

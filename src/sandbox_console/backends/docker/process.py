@@ -168,11 +168,11 @@ class Execution:
                     self._lingering.cancel()
                 await self.channel.close()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close this process's end of the connection. The command goes on: another process has the connection."""
         self._reaped = True
         self._ended.set()
-        self.channel.let_go()
+        self.channel.release()
 
     async def _linger(self) -> None:
         """Close a connection that the engine keeps open for a stdin that nobody reads any more."""

@@ -51,9 +51,9 @@ class DockerTerminal:
         engine = str(self._engine.endpoint.socket)
         return PassedShell(kind="engine", files=(connection,), pending=pending, engine=engine, exec=self._execution.id)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._size.stop()
-        self._execution.let_go()
+        self._execution.release()
 
     async def wait(self) -> Exit:
         return await self._execution.wait()

@@ -27,7 +27,7 @@ from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.guest import FileInfo, GuestProcess, Happening
+from sandbox_console.model.guest import FileInfo, GuestEvent, GuestProcess
 from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 
@@ -72,13 +72,13 @@ class Abilities:
 
     async def happenings(
         self, ref: SandboxRef, *, since: float | None, follow: bool
-    ) -> AsyncGenerator[Happening, None]:
+    ) -> AsyncGenerator[GuestEvent, None]:
         module = await sdk.load()
         handle = await self._looker.started(module, ref)
         if handle is None:
             at = (await self._looker.inspect(ref)).created_at or 0.0
             if since is None or at >= since:
-                yield Happening(at, "create", "it boots at its first start")
+                yield GuestEvent(at, "create", "it boots at its first start")
             handle = await self._looker.first_start(module, ref) if follow else None
         if handle is not None:
             async with aclosing(system_log.happenings(module, handle, since, follow=follow)) as events:

@@ -18,7 +18,7 @@ RUN = "a2a.run"
 """The label of a one-shot sandbox; its value is the server that made it."""
 
 
-class Life:
+class ServerLock:
     """The life of a server, as a lock that the kernel releases when the process is gone, however it ended."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +59,7 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(file)
 
 
-async def sweep(console: Console, life: Life, backend: str) -> int:
+async def sweep(console: Console, life: ServerLock, backend: str) -> int:
     """Remove the sandboxes of dead servers. Returns how many. Those that cannot be removed stay."""
     sandboxes, _ = await console.list(backend)
     gone = 0

@@ -34,7 +34,7 @@ class AuditWatch:
 
     async def ended(self) -> AsyncIterator[AuditEntry]:
         """Actions that ended since the last look. Raises AuditUnavailable."""
-        newest = await self._console.trail.newest()
+        newest = await self._console.audit_log.newest()
         if newest == self.place.newest:
             return
         before, still = self.place, list[int]()

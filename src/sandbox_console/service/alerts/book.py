@@ -58,7 +58,7 @@ class AlertBook:
     async def silence(self, rule: str, sandbox: str, seconds: float, reason: str = "") -> Silence:
         """Turn off messages of matching rules and sandboxes. Raises Denied, AuditUnavailable, ConsoleError."""
         now = self._now()
-        store, by = self._store, self._console.trail.actor
+        store, by = self._store, self._console.audit_log.actor
 
         async def act() -> Silence:
             return await asyncio.to_thread(store.silence, rule, sandbox, now + seconds, by, reason, now)
@@ -107,4 +107,4 @@ class AlertBook:
     async def _recorded(self, verb: str, body: Mapping[str, Any], act: Callable[[], Awaitable[T]]) -> T:
         """Act, with an attempt and its outcome in the audit log."""
         console = self._console
-        return await local_change(console.trail, verb, body, act, read_only=console.read_only)
+        return await local_change(console.audit_log, verb, body, act, read_only=console.read_only)

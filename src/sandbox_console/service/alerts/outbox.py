@@ -114,7 +114,7 @@ class Outbox:
                 "attempts": delivery.attempts + 1}  # fmt: skip
         subject = message.alerts[0].subject
         with suppress(ConsoleError):
-            journal = await self._console.trail.journal()
+            journal = await self._console.audit_log.journal()
             permit = await journal.begin("alert-delivery", subject.partition("/")[0], subject, body)
             await journal.finish(permit, outcome, 0, {"error": error} if error else {})
 

@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS silence (
 """
 
 
-class Told(Struct, frozen=True):
+class LastMessage(Struct, frozen=True):
     """The last message about a rule and a subject: of which alert, when, and how many were held back since."""
 
     alert: str
@@ -75,7 +75,7 @@ class Changes(Struct):
     """What one tick of the rules changes. A value of None removes it."""
 
     alerts: dict[str, Alert | None] = field(default_factory=dict)
-    told: dict[Key, Told] = field(default_factory=dict)
+    told: dict[Key, LastMessage] = field(default_factory=dict)
     hits: dict[Key, Hits | None] = field(default_factory=dict)
     places: dict[Key, Any] = field(default_factory=dict)
     messages: list[tuple[AlertMessage, tuple[str, ...]]] = field(default_factory=list)
@@ -84,11 +84,11 @@ class Changes(Struct):
         return bool(self.alerts or self.told or self.hits or self.places or self.messages)
 
 
-class Kept(Struct):
+class SavedAlerts(Struct):
     """What an earlier process left. ``since`` is when each rule began to be watched as it is written now."""
 
     alerts: list[Alert]
-    told: dict[Key, Told]
+    told: dict[Key, LastMessage]
     hits: dict[Key, Hits]
     places: dict[Key, Any]
     since: dict[str, float]
@@ -140,10 +140,10 @@ class AlertStore:
                     [(message.id, channel, now) for channel in channels],
                 )
 
-    def kept(self, digests: Mapping[str, str], now: float) -> Kept:
+    def kept(self, digests: Mapping[str, str], now: float) -> SavedAlerts:
         """What an earlier process left, for rules with these digests."""
         since = self._begin_rules(digests, now)
-        return Kept(self._open_alerts(), self._told(), self._hits(), self._places(), since)
+        return SavedAlerts(self._open_alerts(), self._told(), self._hits(), self._places(), since)
 
     def _open_alerts(self) -> list[Alert]:
         """Those that are pending or firing."""
@@ -175,10 +175,10 @@ class AlertStore:
         with self._transaction() as db:
             db.execute("UPDATE alert SET recorded = ? WHERE id = ?", (alert.state, alert.id))
 
-    def _told(self) -> dict[Key, Told]:
+    def _told(self) -> dict[Key, LastMessage]:
         """The last message about each rule and subject."""
         rows = self._rows("SELECT rule, subject, alert, at, kept FROM told")
-        return {(rule, subject): Told(alert, at, kept) for rule, subject, alert, at, kept in rows}
+        return {(rule, subject): LastMessage(alert, at, kept) for rule, subject, alert, at, kept in rows}
 
     def _hits(self) -> dict[Key, Hits]:
         """What the rules have counted."""

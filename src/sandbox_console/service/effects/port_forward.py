@@ -66,7 +66,7 @@ class Forwarding:
         self._left = asyncio.Event()
         self._over = asyncio.Event()
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """End it; returns when it has stopped listening and left nothing in the sandbox. Safe to call twice."""
         self._left.set()
         await self._over.wait()

@@ -26,9 +26,9 @@ from sandbox_console.secrets import keyrings, sources
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import config_file
 from sandbox_console.service.config_reload import ConfigReload
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.description import origin
 from sandbox_console.service.gate.redaction import masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 
 DEFINE, UNDEFINE = "define-secret", "undefine-secret"
@@ -57,8 +57,8 @@ class SecretDefinition(Struct, frozen=True):
 class SecretDefinitions:
     """The secrets that the configuration defines, for a console that follows its file. ``rules`` are the policy's."""
 
-    def __init__(self, vault: Vault, trail: Trail, rules: Callable[[], Rules]) -> None:
-        self._vault, self._trail, self._rules = vault, trail, rules
+    def __init__(self, vault: Vault, audit_log: AuditLog, rules: Callable[[], Rules]) -> None:
+        self._vault, self._audit_log, self._rules = vault, audit_log, rules
         self.follows: ConfigReload | None = None
 
     @property
@@ -127,7 +127,7 @@ class SecretDefinitions:
         follows = self.follows
         if follows is None:
             raise ConfigError("this console has no configuration file to change", hint="change what it was opened with")
-        journal = await self._trail.journal()
+        journal = await self._audit_log.journal()
         target, told = str(follows.path), masked({"origin": origin(), **body}, self._vault.redactor.text)
         if refusal := self._refusal(verb, agreed=agreed):
             why = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}

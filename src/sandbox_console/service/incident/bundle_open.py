@@ -22,7 +22,7 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind, 
 from sandbox_console.model.bundle import BundleCheck, Bundled
 from sandbox_console.service.config import Config
 from sandbox_console.service.console import Console
-from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.incident.bundle_file import TRAILER
 from sandbox_console.service.incident.bundle_reader import members
 from sandbox_console.service.incident.bundle_verify import verify
@@ -33,7 +33,7 @@ from sandbox_console.service.reads.hub import Hub
 _WHY = "a bundle is only read, so nothing is done and nothing is recorded"
 
 
-class BundleTrail(Trail):
+class BundleTrail(AuditLog):
     """The audit rows of a bundle. The bundle was checked when it was opened."""
 
     def __init__(self, path: Path, rows: Sequence[AuditRow], check: BundleCheck) -> None:
@@ -82,10 +82,10 @@ async def open_bundle(file: BinaryIO) -> AsyncIterator[Console]:
             backend, host, *_ = one.ref.split("/")
             places[backend, host].append(one)
         views = [BundleView(*place, folder / "parts", bundled) for place, bundled in places.items()]
-        trail = BundleTrail(folder / "state" / "audit" / "audit.db", list(_rows(folder / "parts" / "audit")), check)
+        audit_log = BundleTrail(folder / "state" / "audit" / "audit.db", list(_rows(folder / "parts" / "audit")), check)
         config = Config()
         config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
-        console = Console(config, Fleet(views), trail, Hub())
+        console = Console(config, Fleet(views), audit_log, Hub())
         try:
             yield console
         finally:

@@ -33,7 +33,7 @@ _SAMPLES, _SAMPLE_S = 3, 0.5
 _LEFT_OUT = "[left out]"
 
 
-class Order(Struct, frozen=True):
+class CollectOptions(Struct, frozen=True):
     """What to collect: until when, changed files up to which size, and the existing recordings."""
 
     until: float
@@ -44,7 +44,9 @@ class Order(Struct, frozen=True):
 class Collector:
     """Writes one sandbox's parts into a bundle's file."""
 
-    def __init__(self, console: Console, sandbox: Sandbox, folder: str, pack: Pack, order: Order, fetch: Fetch) -> None:
+    def __init__(
+        self, console: Console, sandbox: Sandbox, folder: str, pack: Pack, order: CollectOptions, fetch: Fetch
+    ) -> None:
         self._console, self._sandbox, self._folder = console, sandbox, folder
         self._pack, self._order, self._fetch = pack, order, fetch
         self._missing: list[Absent] = []

@@ -21,7 +21,7 @@ from sandbox_console.model.bundle import Bundled
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged, Listed
-from sandbox_console.model.guest import GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import GuestEvent, GuestProcess, PathChange
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
@@ -108,8 +108,8 @@ class BundleView:
         found: Mapping[str, Any] = await asyncio.to_thread(self._json, ref, "inspect.json")
         return found
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
-        for event in await self._all(ref, "events", Happening):
+    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
+        for event in await self._all(ref, "events", GuestEvent):
             if since is None or event.at >= since:
                 yield event
         if follow:

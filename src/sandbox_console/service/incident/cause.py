@@ -14,7 +14,7 @@ from msgspec import Struct, structs, to_builtins
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import AuditEntry, AuditQuery
 from sandbox_console.model.egress import EgressRecord, Outcome
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -136,7 +136,7 @@ async def _rows(console: Console, sandbox: Sandbox, missing: list[str]) -> Seque
         return ()
 
 
-async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[Happening]:
+async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[GuestEvent]:
     try:
         return [event async for event in console.inside.happenings(sandbox.ref)]
     except ConsoleError as error:

@@ -13,7 +13,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.logs.level import Level, level_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery
 from sandbox_console.model.egress import EgressRecord, Outcome
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.log import LogGap, LogItem, LogQuery
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats
 from sandbox_console.model.timeline import ClockDifference, Missing, Moment, Source, Timeline
@@ -143,7 +143,7 @@ async def _events(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterat
         yield Moment(event.at, sandbox.ref, sandbox.name, Source.BACKEND, event.what, _happened(event))
 
 
-def _happened(event: Happening) -> str:
+def _happened(event: GuestEvent) -> str:
     told = [event.detail, *(f"{key}={value}" for key, value in sorted(event.attributes.items()) if value)]
     return " ".join(filter(None, told))[:_TEXT_MOST]
 

@@ -21,7 +21,7 @@ from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
-from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
+from sandbox_console.service.reads.lookup import Answer, Lookup, LookupResult, place
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless it is configured."""
@@ -156,7 +156,9 @@ class Fleet:
         first = silent[keys[0]]
         raise BackendUnreachable(f"{first.backend} does not answer: {first.reason}", hint=first.hint)
 
-    async def find(self, words: Sequence[str], *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
+    async def find(
+        self, words: Sequence[str], *, changing: bool, only_answering: bool
+    ) -> list[LookupResult | ConsoleError]:
         """What each NAME means, or why that is unknown.
 
         A NAME is a name, ``backend:name``, ``backend/host/id``, an id or its beginning.

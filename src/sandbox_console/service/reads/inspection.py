@@ -13,7 +13,7 @@ from msgspec import structs
 from sandbox_console.backends.abilities import (
     Changes,
     Files,
-    Happenings,
+    GuestEvents,
     HasClock,
     Images,
     Processes,
@@ -23,7 +23,7 @@ from sandbox_console.backends.abilities import (
 )
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.guest import FileInfo, FileKind, GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import FileInfo, FileKind, GuestEvent, GuestProcess, PathChange
 from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.shells import SHELLS, distinct
@@ -86,10 +86,10 @@ class Inspection:
 
     async def happenings(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
-    ) -> AsyncIterator[Happening]:
+    ) -> AsyncIterator[GuestEvent]:
         """The backend's events of a sandbox, oldest first, with known secrets masked."""
         mask = await self.mask(ref)
-        backend = await self._able(ref, Happenings, Capability.EVENTS)
+        backend = await self._able(ref, GuestEvents, Capability.EVENTS)
         async with aclosing(backend.happenings(ref, since=since, follow=follow)) as events:  # type: ignore[type-var]
             async for event in events:
                 yield structs.replace(

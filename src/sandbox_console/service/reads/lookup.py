@@ -21,7 +21,7 @@ _AT_ONCE = 32
 Answer = tuple[Sequence[Sandbox], BackendHealth]
 
 
-class Found(Struct, frozen=True):
+class LookupResult(Struct, frozen=True):
     """What a NAME means. ``doubts`` are the hosts that do not answer and may have it too."""
 
     sandbox: Sandbox
@@ -58,18 +58,18 @@ class Lookup:
         self._answers: dict[Key, Answer] = {}
         self._recalled: dict[tuple[Key, str], bool] = {}
 
-    async def run(self, *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
+    async def run(self, *, changing: bool, only_answering: bool) -> list[LookupResult | ConsoleError]:
         """What each word means, or why that is not known, in the order of the words."""
         await self._ask([word for word in self._words if not _full(word)])
         if not only_answering:
             await self._recall()
         limit = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(word: str) -> Found | ConsoleError:
+        async def one(word: str) -> LookupResult | ConsoleError:
             try:
                 if _full(word):
                     async with limit:
-                        return Found(await self._fleet.inspect(SandboxRef(*word.split("/", 2))))
+                        return LookupResult(await self._fleet.inspect(SandboxRef(*word.split("/", 2))))
                 return self._meant(word, changing=changing, only_answering=only_answering)
             except ConsoleError as error:
                 return error
@@ -118,7 +118,7 @@ class Lookup:
 
     # Deciding
 
-    def _meant(self, word: str, *, changing: bool, only_answering: bool) -> Found:
+    def _meant(self, word: str, *, changing: bool, only_answering: bool) -> LookupResult:
         scope, name = self._scope(word), _name(word)
         if not scope:
             raise UsageError(
@@ -134,7 +134,7 @@ class Lookup:
             hint = f"name it in full, {fits[0].ref}, or give --only-answering"
             raise BackendUnreachable(f"{self._doubt(doubts[0], name)} too", hint=hint)
         if fits:
-            return Found(fits[0], doubts)
+            return LookupResult(fits[0], doubts)
         raise self._missing(word, scope, doubts)
 
     def _missing(self, word: str, scope: Sequence[Key], doubts: Sequence[BackendHealth]) -> ConsoleError:

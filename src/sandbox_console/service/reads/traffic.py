@@ -223,11 +223,11 @@ def replay(
     What was refused for its form (a wrong server name, no TLS) would be refused again, whatever the draft says. Rules
     that have expired at ``now`` are ignored.
     """
-    tried, present = _Book(draft, now), None if rules is None else _Book(rules, now)
+    tried, present = _RuleIndex(draft, now), None if rules is None else _RuleIndex(rules, now)
     return [_replayed(record, count, tried, present) for count, record in tallies]
 
 
-class _Book:
+class _RuleIndex:
     """Rules indexed by what they name, because only a few of hundreds of rules can match one of thousands of hosts."""
 
     def __init__(self, rules: Sequence[EgressRule], now: float | None) -> None:
@@ -251,7 +251,7 @@ class _Book:
         return [self._rules[at] for at in sorted(found)]
 
 
-def _replayed(record: EgressRecord, count: int, draft: _Book, rules: _Book | None) -> Replayed:
+def _replayed(record: EgressRecord, count: int, draft: _RuleIndex, rules: _RuleIndex | None) -> Replayed:
     was = record.allowed or record.reason in _PASSED
     decision, at = _said(record, draft)
     present = was if rules is None else _said(record, rules)[0].allowed
@@ -267,7 +267,7 @@ _RULED = ("not_allowed", "denied", "no_policy", "not_global", "own_host")
 """Refusals that other rules could turn into an allow."""
 
 
-def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
+def _said(record: EgressRecord, rules: _RuleIndex) -> tuple[EgressVerdict, str]:
     """What rules decide, and the rule that allows the address if one is needed."""
     if not record.allowed and record.reason not in (*_PASSED, *_RULED):
         return EgressVerdict(False, record.reason), ""

@@ -15,8 +15,8 @@ from sandbox_console.model.action import Permit
 from sandbox_console.model.cancellation import run_to_completion, shielded
 from sandbox_console.model.sandbox import Sandbox, parse_ref
 from sandbox_console.service.effects.recreation import Recreation
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.redaction import masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecords
@@ -50,10 +50,12 @@ class HeldSteps:
 class LostRecreations:
     """Looks for such replacements once for each console, before it changes something."""
 
-    def __init__(self, folder: Path, fleet: Fleet, trail: Trail, vault: Vault, read_only: Callable[[], bool]) -> None:
+    def __init__(
+        self, folder: Path, fleet: Fleet, audit_log: AuditLog, vault: Vault, read_only: Callable[[], bool]
+    ) -> None:
         """``folder`` is where the records are."""
         records = ShellRecords(folder)
-        self._records, self._fleet, self._trail, self._vault = records, fleet, trail, vault
+        self._records, self._fleet, self._audit_log, self._vault = records, fleet, audit_log, vault
         self._read_only = read_only
         self._looking: asyncio.Task[int] | None = None
 
@@ -90,7 +92,7 @@ class LostRecreations:
         try:
             if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
                 return 0
-            journal = await self._trail.journal()
+            journal = await self._audit_log.journal()
             permit = journal.inherited(step.audit_id, "update")
             backend = await self._fleet.use(ref.backend, ref.host)
             body = await _Settlement(backend, permit, step, self._vault).run()
@@ -102,7 +104,7 @@ class LostRecreations:
         else:
             return 1
         finally:
-            record.let_go()
+            record.release()
 
 
 class _Found(Struct, frozen=True):

@@ -14,8 +14,8 @@ from sandbox_console.errors import AuditUnavailable, BackendUnreachable, Console
 from sandbox_console.model.action import Permit
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import SandboxRef, parse_ref
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.redaction import masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.recordings import Recordings
@@ -28,11 +28,11 @@ class LostShells:
     """Looks for such shells once for each console, when it is about to change something."""
 
     def __init__(
-        self, records: ShellRecords, fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings,
+        self, records: ShellRecords, fleet: Fleet, audit_log: AuditLog, vault: Vault, recordings: Recordings,
         options: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """``options`` are those of the command line by which another process finds the same configuration."""
-        self._records, self._fleet, self._trail, self._options = records, fleet, trail, options
+        self._records, self._fleet, self._audit_log, self._options = records, fleet, audit_log, options
         self._vault, self._recordings = vault, recordings
         self._looking: asyncio.Task[int] | None = None
 
@@ -67,7 +67,7 @@ class LostShells:
 
     def passed_on(self, record: HeldRecord) -> None:
         """Another process holds the shell from now on, and its record."""
-        record.let_go()
+        record.release()
         guard.shell_ended()
 
     async def end(self, id_: str) -> None:
@@ -96,7 +96,7 @@ class LostShells:
             await asyncio.to_thread(shell_record.remove)
             return 0
         if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
-            shell_record.let_go()
+            shell_record.release()
             return 0
         try:
             await self._finish(shell_record, record, ref)
@@ -105,10 +105,10 @@ class LostShells:
         else:
             return 1
         finally:
-            shell_record.let_go()
+            shell_record.release()
 
     async def _finish(self, shell_record: HeldRecord, record: ShellRecord, ref: SandboxRef) -> None:
-        journal = await self._trail.journal()
+        journal = await self._audit_log.journal()
         permit = journal.inherited(record.audit_id, "shell")
         body: dict[str, Any] = {
             "exit": None, "signal": None, "reason": REASON,

@@ -69,9 +69,9 @@ class HeldRecord:
             with suppress(FileNotFoundError):
                 os.unlink(f"{self.id}.json", dir_fd=self._place.fd)
             self._place.leave(self.id)
-            self.let_go()
+            self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Leave the record to the next console. Safe to call twice."""
         if self._lock >= 0:
             os.close(self._lock)

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
@@ -45,7 +45,7 @@ class EventsPane(Vertical, FollowsSandbox):
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._service = console
-        self._found: deque[Happening] = deque(maxlen=KEPT)
+        self._found: deque[GuestEvent] = deque(maxlen=KEPT)
         self._drawing = False
 
     def compose(self) -> ComposeResult:
@@ -89,7 +89,7 @@ class EventsPane(Vertical, FollowsSandbox):
             table.set_rows(rows[::-1])
 
 
-def _row(number: int, event: Happening) -> Row:
+def _row(number: int, event: GuestEvent) -> Row:
     at = datetime.fromtimestamp(event.at).astimezone()
     details = [event.detail] if event.detail else []
     details += [f"{key}={value}" for key, value in event.attributes.items()]

@@ -13,7 +13,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.service import Console
 from sandbox_console.tui.detail.follows_sandbox import FollowsSandbox
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.text.formatting import DASH, size
 from sandbox_console.tui.widgets.graph import Graph, Samples, Series
 
@@ -78,7 +78,7 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
     def on_resize(self) -> None:
         self.set_class(self.size.width >= _WIDE, "-two")
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Sample a sandbox while the tab is open. Its limits may change in the meantime."""
         self._sandbox = look.sandbox
         super().show(look)

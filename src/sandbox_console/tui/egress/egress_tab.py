@@ -24,7 +24,7 @@ from sandbox_console.tui.egress.egress_text import COLUMNS, host_row, rules_line
 from sandbox_console.tui.egress.host_actions import HostActions
 from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.widgets.table.table import FleetTable
 
 DRAW_S = 0.25
@@ -67,7 +67,7 @@ class EgressPane(Vertical, HostActions):
         self.set_interval(DRAW_S, self._draw_soon)
         self.set_interval(RULES_S, self._look_again)
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Follow a sandbox while the tab is open. A different ``version`` means that its rules may have changed."""
         sandbox, active, version = look
         self._sandbox = sandbox

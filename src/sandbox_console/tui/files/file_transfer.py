@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.tar_pack import Order, packed
+from sandbox_console.hostfs.tar_pack import PackOptions, packed
 from sandbox_console.hostfs.tar_unpack import Unpacker
-from sandbox_console.hostfs.walk import Found, find
+from sandbox_console.hostfs.walk import Location, find
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
@@ -53,7 +53,7 @@ async def download(
     return list(map(await console.inside.mask(ref), left)) if left else left
 
 
-def _new_place(target: Path, guest_folders: GuestFolders, *, keep: bool = False) -> Found:
+def _new_place(target: Path, guest_folders: GuestFolders, *, keep: bool = False) -> Location:
     found = find(target, guest_folders, follow=False)
     if found.what is not None or not keep:
         found.folder.close()
@@ -106,7 +106,7 @@ async def upload(
     Links stay links. Owners and devices are not transferred. Returns what was left out, and why.
     """
     left = list[str]()
-    order = Order(await console.ground(), left.append)
+    order = PackOptions(await console.ground(), left.append)
     try:
         found = await asyncio.to_thread(find, source, order.ground, follow=False)
     except FileNotFoundError:

@@ -28,7 +28,7 @@ from sandbox_console.tui.files.file_text import COLUMNS, file_row, file_words, l
 from sandbox_console.tui.files.file_transfer import download, read_file, upload, why
 from sandbox_console.tui.keys.keymap import hint, hints
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.text.formatting import size
 from sandbox_console.tui.widgets.table.table import FleetTable
 
@@ -80,7 +80,7 @@ class FilesPane(Vertical):
         """The open folder."""
         return self._paths.get(self._shown, "/") if self._shown else "/"
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Browse a sandbox while the pane is on screen. Each sandbox keeps its open folder."""
         sandbox, active, _ = look
         self._sandbox = sandbox

@@ -59,7 +59,7 @@ class ForwardFlow:
     async def close(self) -> None:
         """End all forwards. When this returns, the outcome of each is on record."""
         await asyncio.gather(
-            *(forward.let_go() for forwards in self._held.values() for forward in forwards), return_exceptions=True
+            *(forward.release() for forwards in self._held.values() for forward in forwards), return_exceptions=True
         )
         await asyncio.gather(*self._following, return_exceptions=True)
 
@@ -73,7 +73,7 @@ class ForwardFlow:
         chosen = await self._app.push_screen_wait(menu)
         ended = list(forwards) if chosen == "all" else [offers[chosen]] if chosen in offers else []
         for ended_forward in ended:
-            await ended_forward.let_go()
+            await ended_forward.release()
             self._app.notify(f"Ended {_words(ended_forward, whole=True)}", title="forward")
         return chosen == "new"
 

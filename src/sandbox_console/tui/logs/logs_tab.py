@@ -27,7 +27,7 @@ from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, Stand
+from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, StreamState
 from sandbox_console.tui.logs.look_back import LookBack
 from sandbox_console.tui.logs.merged_logs import Group, Merged
 from sandbox_console.tui.logs.removed_logs import GoneScreen, gone_logs
@@ -193,7 +193,7 @@ class LogsPane(Vertical):
 
     def _tell_stand(self) -> None:
         if self._gone is not None:
-            stand = Stand("GONE", open=False)
+            stand = StreamState("GONE", open=False)
         else:
             stream = self._merged or self._feed
             stand = FOLLOWED if stream is None else stream.stand

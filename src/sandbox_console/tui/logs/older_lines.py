@@ -107,7 +107,7 @@ def _same(items: Sequence[LogItem], known: Sequence[bytes]) -> bool:
     )
 
 
-class Rest:
+class OlderLog:
     """All of a log before the oldest line of a store, read once from the beginning.
 
     ``lines`` holds what fits: the newest lines, or with ``head`` the oldest and a gap that counts the rest. ``read``

@@ -15,7 +15,7 @@ from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.keys.keymap import Keymap
 from sandbox_console.tui.main.main_base import MainBase
 from sandbox_console.tui.state.messages import (
-    Asked,
+    ActionAsked,
     AttachAsked,
     BulkAsked,
     ChangesAsked,
@@ -49,7 +49,7 @@ def ask(screen: MainBase, verb: Verb) -> None:
     elif reason := unfit(verb, sandbox, screen.state.busy.get(sandbox.ref)):
         screen.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
     else:
-        screen.post_message(Asked(verb.make(sandbox), sandbox))
+        screen.post_message(ActionAsked(verb.make(sandbox), sandbox))
 
 
 def ask_name(screen: MainBase, naming: Naming) -> None:

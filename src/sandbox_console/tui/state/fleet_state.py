@@ -19,7 +19,7 @@ SAMPLES_KEPT = 12
 _SILENT = (HealthState.UNREACHABLE, HealthState.UNAVAILABLE)
 
 
-class Began(Struct, frozen=True):
+class InFlight(Struct, frozen=True):
     """An action on a sandbox is in flight."""
 
     ref: SandboxRef
@@ -58,7 +58,7 @@ class AlertsSeen(Struct, frozen=True):
     problem: str = ""
 
 
-News = Event | AlertsSeen | Began | Ended | ShellOpened | ShellClosed | Forwarded
+News = Event | AlertsSeen | InFlight | Ended | ShellOpened | ShellClosed | Forwarded
 
 
 class Denial(Struct, frozen=True):
@@ -125,7 +125,7 @@ class FleetState(Struct, frozen=True):
         return [health for health in self.health.values() if health.state is HealthState.UNREACHABLE]
 
 
-class Look(NamedTuple):
+class TabState(NamedTuple):
     """A sandbox, whether the pane is shown, and a version that changes when there were actions."""
 
     sandbox: Sandbox | None

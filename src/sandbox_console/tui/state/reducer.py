@@ -24,11 +24,11 @@ from sandbox_console.tui.state.fleet_state import (
     ACTED_KEPT,
     SAMPLES_KEPT,
     AlertsSeen,
-    Began,
     Denial,
     Ended,
     FleetState,
     Forwarded,
+    InFlight,
     News,
     ShellClosed,
     ShellOpened,
@@ -111,7 +111,7 @@ class _Draft:
                 self.alerts = event
             case Gap(count):
                 self.missed += count
-            case Began(ref, verb):
+            case InFlight(ref, verb):
                 self.busy.put(ref, verb)
             case Ended(ref):
                 self.busy.drop(ref)

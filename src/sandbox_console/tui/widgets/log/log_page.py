@@ -35,7 +35,7 @@ _KEPT = 1024
 COLOURS = 6
 
 
-class Look(Struct):
+class DisplayOptions(Struct):
     """How the user wants lines to be drawn. ``names`` are the names of several sources, by number."""
 
     timestamps: bool = False
@@ -59,7 +59,7 @@ class LogPage:
     ``dated`` means that times include the day.
     """
 
-    def __init__(self, lines: ShownLines, look: Look) -> None:
+    def __init__(self, lines: ShownLines, look: DisplayOptions) -> None:
         self.lines = lines
         self.look = look
         self.width = 80

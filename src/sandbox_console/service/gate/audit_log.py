@@ -31,7 +31,7 @@ def current_actor() -> str:
         return f"uid:{os.getuid()}"
 
 
-class Trail:
+class AuditLog:
     """The audit log of one console. Reads need no journal and still work while it cannot be written."""
 
     def __init__(
