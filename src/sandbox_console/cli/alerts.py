@@ -115,11 +115,8 @@ async def _silence(context: Context, book: AlertBook) -> int:
 
 async def _silences(context: Context, book: AlertBook) -> int:
     silences = await book.silences()
-    if context.json:
-        for silence in silences:
-            context.record(silence.as_dict())
-        return 0
-    context.table(("ID", "RULE", "SANDBOX", "UNTIL", "BY", "REASON"), map(_silence_row, silences))
+    head = ("ID", "RULE", "SANDBOX", "UNTIL", "BY", "REASON")
+    context.listing(head, silences, Silence.as_dict, _silence_row)
     return 0
 
 

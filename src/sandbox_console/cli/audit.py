@@ -45,11 +45,7 @@ async def _ls(context: Context) -> int:
     )
     async with context.open() as console:
         entries = await console.history(query)
-    if context.json:
-        for entry in entries:
-            context.record(json_output.entry(entry))
-    else:
-        context.table(_HEAD, (_row(entry) for entry in entries))
+    context.listing(_HEAD, entries, json_output.entry, _row)
     return 0
 
 

@@ -44,11 +44,8 @@ def _of(sandbox: Sandbox) -> dict[str, Any]:
 async def _top(context: Context, console: Console, sandbox: Sandbox) -> None:
     """Print the processes, with their pids inside the sandbox if those are known."""
     processes = await console.inside.processes(sandbox.ref)
-    if context.json:
-        for process in processes:
-            context.record(_of(sandbox) | msgspec.to_builtins(process))
-    else:
-        context.table(("PID", "PARENT", "USER", "CPU", "MEMORY", "STATE", "COMMAND"), map(_process, processes))
+    head = ("PID", "PARENT", "USER", "CPU", "MEMORY", "STATE", "COMMAND")
+    context.listing(head, processes, lambda process: _of(sandbox) | msgspec.to_builtins(process), _process)
 
 
 def _process(process: GuestProcess) -> tuple[str, ...]:

@@ -27,11 +27,7 @@ async def recordings(context: Context) -> int:
 async def _ls(context: Context) -> int:
     async with context.open() as console:
         recordings = await console.recordings.list()
-    if context.json:
-        for recording in recordings:
-            context.record(_data(recording))
-    else:
-        context.table(_HEAD, (_row(recording) for recording in recordings))
+    context.listing(_HEAD, recordings, _data, _row)
     return 0
 
 

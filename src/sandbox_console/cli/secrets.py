@@ -46,11 +46,7 @@ async def _listed(context: Context, console: Console) -> Sequence[SecretInfo]:
 
 async def _ls(context: Context, console: Console) -> int:
     secrets = await _listed(context, console)
-    if context.json:
-        for secret in secrets:
-            context.record(_record(secret))
-    else:
-        context.table(("NAME", "FROM", "INJECT", "HOSTS", "USED BY"), (_cells(secret) for secret in secrets))
+    context.listing(("NAME", "FROM", "INJECT", "HOSTS", "USED BY"), secrets, _record, _cells)
     return 0
 
 

@@ -24,11 +24,7 @@ async def shells(context: Context) -> int:
 async def _ls(context: Context) -> int:
     async with context.open() as console:
         shells = await console.kept_shells.list()
-    if context.json:
-        for shell in shells:
-            context.record(_data(shell))
-    else:
-        context.table(_HEAD, (_row(shell) for shell in shells))
+    context.listing(_HEAD, shells, _data, _row)
     return 0
 
 

@@ -72,11 +72,8 @@ async def _ls(context: Context, console: Console) -> None:
     for backend, host in await able(context, console, Capability.SNAPSHOT, warn=True):
         rows += await console.inside.snapshots(backend, host)
     rows.sort(key=lambda snapshot: (snapshot.backend, snapshot.host, snapshot.name))
-    if context.json:
-        for snapshot in rows:
-            context.record(msgspec.to_builtins(snapshot))
-    else:
-        context.table(_HEAD, (_row(snapshot, context.now()) for snapshot in rows))
+    now = context.now()
+    context.listing(_HEAD, rows, msgspec.to_builtins, lambda snapshot: _row(snapshot, now))
 
 
 def _row(snapshot: Snapshot, now: float) -> tuple[str, ...]:

@@ -45,11 +45,7 @@ async def _get(console: Console, name: str) -> Template:
 async def _ls(context: Context, console: Console) -> int:
     """List all. A template that cannot be used is listed with the reason, and makes the exit code 2."""
     templates = await asyncio.to_thread(console.templates.every)
-    if context.json:
-        for template in templates:
-            context.record(_record(template))
-    else:
-        context.table(("TEMPLATE", "IMAGE", "EGRESS", "SECRETS", "FROM"), (_cells(template) for template in templates))
+    context.listing(("TEMPLATE", "IMAGE", "EGRESS", "SECRETS", "FROM"), templates, _record, _cells)
     for template in templates:
         if template.problem:
             context.fail(ConfigError(template.problem, hint="mend or remove the file"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from sandbox_console.cli.context import Context
@@ -43,13 +44,12 @@ def _lifetime(text: str | None) -> float | None:
         raise UsageError(f"--expires: {error}") from None
 
 
-def _ls(context: Context, found: Any) -> None:
-    if context.json:
-        for one in found:
-            context.record(_record(one))
-        return
-    head = ("NAME", "ID", "SCOPES", "MADE", "EXPIRES")
-    context.table(head, ((one.name, one.id, " ".join(one.scopes), *_times(one)) for one in found))
+def _ls(context: Context, tokens: Sequence[Token]) -> None:
+    context.listing(("NAME", "ID", "SCOPES", "MADE", "EXPIRES"), tokens, _record, _cells)
+
+
+def _cells(token: Token) -> tuple[str, ...]:
+    return (token.name, token.id, " ".join(token.scopes), *_times(token))
 
 
 def _times(token: Token) -> tuple[str, str]:
