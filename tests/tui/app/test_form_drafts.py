@@ -98,12 +98,12 @@ async def test_two_open_forms_do_not_share_a_draft(run_app):
         await opened(app, pilot)
         await fill(app, pilot, name="one")
         await until(pilot, lambda: kept() == [{"name": "one"}])
-        other = DraftFile(find_paths().state / "drafts", f"{app.service.trail.actor}\0")
+        other = DraftFile(find_paths().state / "drafts", f"{app.service.audit_log.actor}\0")
         assert other.take() is None
         other.write({"name": "two"}, None, time.time(), str)
         assert sorted(one["name"] for one in kept()) == ["one", "two"]
         other.close()
-        mine = DraftFile(find_paths().state / "drafts", f"{app.service.trail.actor}\0")
+        mine = DraftFile(find_paths().state / "drafts", f"{app.service.audit_log.actor}\0")
         assert mine.take().texts == {"name": "two"}
         mine.drop()
         assert kept() == [{"name": "one"}]
