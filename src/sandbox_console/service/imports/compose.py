@@ -131,13 +131,21 @@ def _variables(imported: Imported, table: Mapping[str, Any], folder: Path, read:
         name = str(entry.get("path", "") if isinstance(entry, Mapping) else entry)
         required = not (isinstance(entry, Mapping) and entry.get("required") is False)
         path = Path(os.path.normpath(folder / name))
-        if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+        if not _within(path, folder):
             imported.leave(f"env_file {name}", "it is outside the folder of the compose file")
             continue
         values |= _env_file(read, path, required=required)
     values |= dict(texts(_listed(table.get("environment"))))
     for key, value in values.items():
         imported.variable(key, value, "environment")
+
+
+def _within(path: Path, folder: Path) -> bool:
+    """Whether a path leads into a folder. A name that no file can have, with a NUL or half a character, does not."""
+    try:
+        return b"\0" not in os.fsencode(path) and path.resolve().is_relative_to(folder.resolve())
+    except UnicodeEncodeError:
+        return False
 
 
 def _env_file(read: ReadText, path: Path, *, required: bool) -> dict[str, str]:
