@@ -17,7 +17,7 @@ from typing import Any
 from sandbox_console.audit import export, query, rows, verify
 from sandbox_console.audit.journal import Journal, summarised
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.store import Store
 from sandbox_console.model.audit import AuditQuery, AuditSelection, Kind, Outcome
@@ -44,7 +44,7 @@ def fill(path: Path) -> None:
     """By the store itself, with its rotation, in transactions of 5,000 rows."""
     layout = Layout(path)
     begun = time.perf_counter()
-    store = Store(layout, Keep(), "bench", "s0")
+    store = Store(layout, RetentionPolicy(), "bench", "s0")
     for start in range(0, ROWS // 2, 2500):
         with store._lock.held():
             store._segment.follow()

@@ -32,8 +32,8 @@ class ProcessFolder:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o700)  # noqa: PTH102
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        found = os.fstat(self.fd)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        st = os.fstat(self.fd)
+        if st.st_uid != os.geteuid() or stat.S_IMODE(st.st_mode) & 0o077:
             os.close(self.fd)
             raise PermissionError(f"{path} is not this user's alone")
 
@@ -43,25 +43,25 @@ class ProcessFolder:
 
     def connect(self, name: str, timeout_s: float) -> socket.socket | None:
         """A connection to the process of this name and this user; None if there is none."""
-        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        found.settimeout(timeout_s)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(timeout_s)
         try:
-            found.connect(self._address(name))
-            if peer(found)[1] == os.geteuid():
-                return found
+            sock.connect(self._address(name))
+            if peer(sock)[1] == os.geteuid():
+                return sock
         except OSError:
             pass
-        found.close()
+        sock.close()
         return None
 
     def listen(self, name: str) -> socket.socket:
         """Listen as the process of this name, replacing one that died. Only the holder of the lock may do this."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{name}.sock", dir_fd=self.fd)
-        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        found.bind(self._address(name))
-        found.listen(BACKLOG)
-        return found
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.bind(self._address(name))
+        sock.listen(BACKLOG)
+        return sock
 
     def write(self, file: str, data: bytes) -> None:
         """Write a file whole, 0600, replacing an older one; links are not followed. Raises OSError."""
@@ -111,13 +111,13 @@ class ProcessFolder:
 
     def end(self, name: str, signum: int) -> bool:
         """Send a signal to the process of this name; returns False if there is none."""
-        found = self.connect(name, 1.0)
-        if found is None:
+        sock = self.connect(name, 1.0)
+        if sock is None:
             return False
         import signal
 
-        with found, contextlib.suppress(ProcessLookupError):
-            process = os.pidfd_open(peer(found)[0])
+        with sock, contextlib.suppress(ProcessLookupError):
+            process = os.pidfd_open(peer(sock)[0])
             try:
                 signal.pidfd_send_signal(process, signum)
             finally:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from sandbox_console.model.alert import Alert, AlertState, Silence
 from sandbox_console.service.alert_options import AlertRule
 from sandbox_console.service.alerts import conditions, lifecycle
-from sandbox_console.service.alerts.lifecycle import Found
-from sandbox_console.service.alerts.store import Hits, Told
+from sandbox_console.service.alerts.lifecycle import Occurrence
+from sandbox_console.service.alerts.store import Hits, LastMessage
 
-BAD = Found("b/h/1", "web", "it died")
+BAD = Occurrence("b/h/1", "web", "it died")
 
 
-def step(alert: Alert | None, rule: AlertRule, found: Found | None, now: float) -> Alert | None:
+def step(alert: Alert | None, rule: AlertRule, found: Occurrence | None, now: float) -> Alert | None:
     if alert is None:
         return None if found is None else lifecycle.stepped(lifecycle.begun("r", rule, found, now), rule, found, now)
     return lifecycle.stepped(alert, rule, found, now)
@@ -42,15 +42,15 @@ def fired(id_: str = "a1", state: AlertState = AlertState.FIRING) -> Alert:
 def test_messages_are_throttled_repeated_and_end() -> None:
     rule = AlertRule(on="state", throttle="5m", repeat="1h")
     status, told = lifecycle.told_about(fired(), rule, None, 0.0)
-    assert (status, told) == ("firing", Told("a1", 0.0))
+    assert (status, told) == ("firing", LastMessage("a1", 0.0))
     assert lifecycle.told_about(fired(), rule, told, 3599.0) == (None, None)
-    assert lifecycle.told_about(fired(), rule, told, 3600.0) == ("firing", Told("a1", 3600.0))
+    assert lifecycle.told_about(fired(), rule, told, 3600.0) == ("firing", LastMessage("a1", 3600.0))
     assert lifecycle.told_about(fired(state=AlertState.RESOLVED), rule, told, 10.0)[0] == "resolved"
     # another alert about the same subject soon after is held back, and counted if it is over by then
     assert lifecycle.told_about(fired("a2"), rule, told, 100.0) == (None, None)
     status, kept = lifecycle.told_about(fired("a2", AlertState.RESOLVED), rule, told, 120.0)
-    assert (status, kept) == (None, Told("a1", 0.0, 1))
-    assert lifecycle.told_about(fired("a3"), rule, kept, 300.0) == ("firing", Told("a3", 300.0))
+    assert (status, kept) == (None, LastMessage("a1", 0.0, 1))
+    assert lifecycle.told_about(fired("a3"), rule, kept, 300.0) == ("firing", LastMessage("a3", 300.0))
 
 
 def test_no_message_about_a_silenced_one_and_none_about_its_end() -> None:

@@ -118,7 +118,7 @@ async def test_a_full_disk_keeps_what_was_found_for_later(
     console: Console, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Alert] = []
-    store = AlertStore(console.trail.path.parents[1] / "alerts")
+    store = AlertStore(console.audit_log.path.parents[1] / "alerts")
     engine = await AlertEngine.open(
         console, store, AlertOptions(rules={"fatal": AlertRule(on="log", pattern="FATAL")}), notice=seen.append
     )

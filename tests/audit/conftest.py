@@ -12,10 +12,10 @@ import pytest
 from sandbox_console.audit import schema
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.keys import Keys
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.model.audit import Outcome
 
-SMALL = Keep(segment_bytes=150_000)
+SMALL = RetentionPolicy(segment_bytes=150_000)
 """Segments of about 100 actions."""
 
 

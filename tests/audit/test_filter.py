@@ -15,7 +15,7 @@ from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal, summarised
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import ask
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditQuery, Outcome
 
@@ -33,7 +33,7 @@ def odd(tmp_path_factory):
     chance, texts = random.Random(11), []
 
     async def write():
-        journal = await Journal.open(folder / "audit.db", "test", Keep(segment_bytes=110_000))
+        journal = await Journal.open(folder / "audit.db", "test", RetentionPolicy(segment_bytes=110_000))
         for number in range(350):
             text = words(chance, 12 if number % 50 else 0)
             texts.append(text)
@@ -131,7 +131,7 @@ async def test_only_a_sealed_segment_is_summarised_and_retention_takes_its_summa
     layout = Layout(segmented)
     assert not segment_index.build(layout, layout.newest())
     assert summarised(layout, layout.indices()) == set(layout.indices()[:-1])
-    journal = await Journal.open(segmented, "test", Keep(segment_bytes=SMALL.segment_bytes, segments=2))
+    journal = await Journal.open(segmented, "test", RetentionPolicy(segment_bytes=SMALL.segment_bytes, segments=2))
     for _ in range(300):
         await journal.refuse("exec", "fake", "box", {}, Outcome.DENIED, {})
     await journal.close()

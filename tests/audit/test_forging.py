@@ -21,7 +21,7 @@ from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reserve import Reserve
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.audit.rows import Draft
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
@@ -504,7 +504,7 @@ async def test_a_forged_row_excuses_no_missing_segment_by_the_public_key(segment
 async def test_what_the_retention_took_is_signed_before_it_goes(tmp_path):
     """So that the row excuses it by the public key too, also while the console runs."""
     layout = Layout(tmp_path / "audit.db")
-    journal = await Journal.open(layout.first, "test", Keep(segment_bytes=SMALL.segment_bytes, segments=2))
+    journal = await Journal.open(layout.first, "test", RetentionPolicy(segment_bytes=SMALL.segment_bytes, segments=2))
     while layout.first.exists():
         await act(journal, 10)
     assert not await problem(layout, PublicKey(Keys(layout.key).public()))

@@ -49,7 +49,7 @@ class Holder:
         assert self._process.stdout.readline()
         self.pid = self._process.pid
 
-    def let_go(self):
+    def release(self):
         self._process.communicate()
 
 
@@ -90,7 +90,7 @@ async def test_only_what_is_urgent_goes_on_and_all_of_it_is_recorded_afterwards(
     assert (await query.entry(path, running.audit_id)).outcome == "ok", "its end waits in the reserve"
     assert [one.attempt.seq for one in await query.entries(path, AuditQuery(action="kill"))] == [taken[1]]
     assert await query.newest(path) == found.rows
-    holder.let_go()
+    holder.release()
     await journal.close()
     assert await query.entries(path, AuditQuery(limit=5)) == listed
     assert not Reserve(Layout(path).reserve).holding, "the end of a session is enough"
@@ -106,7 +106,7 @@ async def test_what_waits_goes_on_once_it_is_let_go(tmp_path, monkeypatch):
     waiting = asyncio.create_task(journal.begin("exec", "fake", "box", {}))
     while not told:
         await asyncio.sleep(0.01)
-    holder.let_go()
+    holder.release()
     await journal.finish(await waiting, Outcome.OK, 1, {})
     await journal.close()
     assert (await verify.verify(path)).ok
@@ -118,7 +118,7 @@ async def test_a_console_that_starts_beside_the_lock_can_still_stop(tmp_path, mo
     box = Sandbox(ref, "box", Status.RUNNING, "x", spec=SandboxSpec("box", image="x"))
     async with open_console(Config(), backends=[FakeBackend([box])]) as console:
         await console.perform(Pause(ref)).result()
-        path = console.trail.path
+        path = console.audit_log.path
     holder = Holder(HOLD, path)
     ids = []
     paused = Sandbox(ref, "box", Status.PAUSED, "x", spec=SandboxSpec("box", image="x"))
@@ -127,8 +127,8 @@ async def test_a_console_that_starts_beside_the_lock_can_still_stop(tmp_path, mo
             ids.append((await console.perform(action).result()).audit_id)
             with pytest.raises(AuditUnavailable, match="locked by process"):
                 await console.perform(Start(ref)).result()
-            assert "locked by process" in console.trail.problem
-    holder.let_go()
+            assert "locked by process" in console.audit_log.problem
+    holder.release()
     async with open_console(Config(), backends=[FakeBackend([box])]) as console:
         await console.perform(Pause(ref)).result()
         entries = [await console.audit_entry(id_) for id_ in ids]
@@ -148,6 +148,6 @@ async def test_the_logs_own_lock_names_who_holds_it(tmp_path):
         await journal.begin("exec", "fake", "box", {})
     assert f"locked by process {holder.pid} (" in caught.value.message
     assert told[0].startswith(f"process {holder.pid} (")
-    holder.let_go()
+    holder.release()
     await act(journal, 1)
     await journal.close()

@@ -13,7 +13,7 @@ from msgspec import structs
 from sandbox_console.audit import export, query, segment_index
 from sandbox_console.audit.journal import Journal, summarised
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.model.audit import AuditQuery, AuditSelection, Outcome
 
 ACTIONS, BACKENDS = ("create", "exec", "shell"), ("docker", "fake")
@@ -21,7 +21,7 @@ ACTIONS, BACKENDS = ("create", "exec", "shell"), ("docker", "fake")
 
 async def write(path, chance):
     """By two consoles at once; much is ended segments later, noted twice, or never ended."""
-    keep = Keep(segment_bytes=90_000)
+    keep = RetentionPolicy(segment_bytes=90_000)
     journals = [await Journal.open(path, f"user:{name}", keep) for name in "ab"]
     flying = []
     for number in range(350):

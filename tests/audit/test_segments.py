@@ -16,7 +16,7 @@ from sandbox_console.audit import query, segments, verify, verify_segment
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Store
 from sandbox_console.errors import AuditUnavailable
@@ -201,7 +201,7 @@ async def test_a_forged_manifest_is_named(segmented):
 async def test_retention_takes_whole_old_segments_and_keeps_one_chain(tmp_path):
     path = tmp_path / "audit.db"
     archive = tmp_path / "archive"
-    keep = Keep(segment_bytes=SMALL.segment_bytes, segments=2, archive=archive)
+    keep = RetentionPolicy(segment_bytes=SMALL.segment_bytes, segments=2, archive=archive)
     journal = await Journal.open(path, "test", keep)
     await act(journal, 600)
     await journal.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sandbox_console.audit import reserve, schema
 from sandbox_console.audit.journal import Journal
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.model.audit import Outcome
 
 
@@ -21,7 +21,7 @@ def tell(seq: int) -> None:
 
 
 async def main(path: Path, count: int, segment_bytes: int) -> None:
-    journal = await Journal.open(path, "writer", Keep(segment_bytes=segment_bytes))
+    journal = await Journal.open(path, "writer", RetentionPolicy(segment_bytes=segment_bytes))
     for number in range(count):
         permit = await journal.begin("exec", "fake", "box", {"n": number})
         tell(permit.audit_id)

@@ -170,7 +170,7 @@ def test_a_wait_for_the_audit_log_says_for_whom(tmp_path: Path, monkeypatch: pyt
     told(golden, "pause web --yes")
     holder = Holder(HOLD, tmp_path / "home/state/audit/audit.db")
     said = told(golden, "exec web -- true")
-    holder.let_go()
+    holder.release()
     assert f"the audit log is locked: waiting for process {holder.pid} (" in said
     assert "[125]" in said
 

@@ -41,7 +41,7 @@ def test_the_keys_are_those_printed() -> None:
         ("create", "create new2", ls, set()),
         ("create", "create other", keys("create --dry-run"), set()),
         ("show", "show", (ls - {"audit_id"}) | (keys("show") - {"ls"}), set()),
-        ("update", "update", keys("update"), {"problems"}),
+        ("update", "update", keys("update"), {"problems", "losses", "committed"}),
         ("lifecycle", "stop", keys("start, stop, kill, restart, pause, resume, rm"), set()),
         ("stats", "stats", keys("stats"), set()),
         ("audit", "audit ls", keys("audit ls"), set()),

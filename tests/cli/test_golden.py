@@ -161,6 +161,20 @@ def test_update() -> None:
     golden.check("update")
 
 
+def test_update_several() -> None:
+    golden = Golden(fleet())
+    both(golden, "update web theirs nope --cpus 2 --env A=1")
+    both(golden, "update web theirs nope --cpus 2 --env A=1 --dry-run")
+    both(golden, "update web theirs nope --cpus 2 --env A=1 --yes")
+    both(golden, "update --with-label team=core --cpus 3 --yes")
+    golden("update --with-label team=none --cpus 3 --yes")
+    golden("update web theirs --name both")
+    golden("update")
+    golden("update web --with-label team=core --cpus 1")
+    golden("update web --env A=3 --commit")
+    golden.check("update_several")
+
+
 def test_lifecycle() -> None:
     golden = Golden(fleet())
     both(golden, "stop web")

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.golden import NOW, Golden, sandboxes
 
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.guest import GuestProcess, Happening
+from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.policy.rules import Rules
@@ -38,9 +38,9 @@ def fake() -> FakeBackend:
             GuestProcess(7, 1, "", None, None, "", hostile),
         ]},
         happenings={WEB: [
-            Happening(NOW - 7300, "create", attributes={"image": "python:3.12"}),
-            Happening(NOW - 60, "exec_start", hostile),
-            Happening(NOW - 30.5, "die", "out of memory", {"exitCode": "137", "signal": "9"}),
+            GuestEvent(NOW - 7300, "create", attributes={"image": "python:3.12"}),
+            GuestEvent(NOW - 60, "exec_start", hostile),
+            GuestEvent(NOW - 30.5, "die", "out of memory", {"exitCode": "137", "signal": "9"}),
         ]},
         images=[
             Image("fake", "local", "sha256:" + "0" * 64, (), size_bytes=5 << 20, created_at=NOW - 86400 * 40),

@@ -50,7 +50,7 @@ async def test_a_container_of_another_tool_answers_here_once_its_id_is_confirmed
         assert hashlib.sha256(got).hexdigest() == hashlib.sha256(bytes(20_000_000) + b"hello").hexdigest()
         _, idle = await asyncio.open_connection("127.0.0.1", port)
         await until(lambda: "127.0.0.1 7000" in processes(engine, name))
-        await held.let_go()
+        await held.release()
         assert "127.0.0.1 7000" not in processes(engine, name)
         idle.close()
         again = await forward(console, Forward(ref, 7000), consent=Consent(confirm=ref.id))

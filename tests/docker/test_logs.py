@@ -10,7 +10,7 @@ from tests.support.require import requires
 
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.log_frames import BareDemuxer, Demuxer, TtySplitter
-from sandbox_console.backends.docker.log_overlap import Seen
+from sandbox_console.backends.docker.log_overlap import ReportedRecords
 from sandbox_console.backends.docker.logs import _Reader, longest_silence
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
@@ -100,7 +100,7 @@ def test_a_replay_tells_nothing_twice_and_nothing_less():
     def record(ns, data, stream=Stream.STDOUT):
         return LogRecord(ns, stream, data)
 
-    seen = Seen()
+    seen = ReportedRecords()
     told = [record(10, b"a"), record(10, b"b"), record(20, b"c"), record(15, b"e", Stream.STDERR)]
     assert seen.new(told) == told
     seen.replay()
@@ -114,7 +114,7 @@ def test_a_replay_tells_nothing_twice_and_nothing_less():
 
 def test_equal_parts_of_one_time_are_each_told_once():
     parts = [LogRecord(10, Stream.STDOUT, b"x" * 9)] * 3
-    seen = Seen()
+    seen = ReportedRecords()
     assert seen.new(parts[:2]) == parts[:2]
     seen.replay()
     assert seen.new(parts) == parts[2:]

@@ -11,7 +11,7 @@ from sandbox_console.errors import Unsupported
 from sandbox_console.model import action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.reads.losses import Losses, LossReader, LostFile
+from sandbox_console.service.reads.losses import Losses, LostFile
 from sandbox_console.tui.form.loss_words import loss_words
 
 __all__ = ["console"]
@@ -28,7 +28,7 @@ async def test_files_and_processes_are_counted(console, unique, tmp_path):
     try:
         await done(console, action.Exec(ref, ("sh", "-c", "echo kept > /workspace/file; sleep 1")))
         sandbox = await console.inspect(ref)
-        found = await LossReader(console.inside, console.sessions.count).read(sandbox)
+        found = await console.losses(sandbox)
         assert (found.files_unknown, found.processes_unknown) == ("", "")
         sizes = {one.path: one.size for one in found.files}
         assert sizes["/srv-big"] == 300_000
@@ -36,9 +36,9 @@ async def test_files_and_processes_are_counted(console, unique, tmp_path):
         assert not [path for path in sizes if path.startswith("/workspace") or path in ("/srv", "/srv/a")]
         assert found.files[0].path == "/srv-big", "the largest comes first"
         assert found.processes >= 2
-        words = loss_words(found, sandbox, commits="").plain
+        words = loss_words(found, sandbox, commits="", at=0.0).plain
         assert "293K" in words
-        assert f"sandbox-console commit {sandbox.name} IMAGE" in words
+        assert "commit first" in words
         assert f"sandbox-console cp {sandbox.name}:/srv-big ." in words
     finally:
         await done(console, action.Remove(ref, force=True))
@@ -55,8 +55,8 @@ async def test_what_is_not_known_is_told_with_the_reason(console, unique, silent
             raise Unsupported("it is off")
 
         monkeypatch.setattr(console.inside, silent, refused)
-        found = await LossReader(console.inside, console.sessions.count).read(sandbox)
-        words = loss_words(found, sandbox, commits="it is off").plain
+        found = await console.losses(sandbox)
+        words = loss_words(found, sandbox, commits="it is off", at=0.0).plain
         assert ("not known: it is off" in words) == (silent == "changes")
         assert ("its other processes" in words) == (silent == "processes")
     finally:
@@ -65,6 +65,6 @@ async def test_what_is_not_known_is_told_with_the_reason(console, unique, silent
 
 def test_a_path_cannot_act_on_the_terminal():
     box = Sandbox(SandboxRef("docker", "default", "x"), "box", Status.RUNNING, "x")
-    words = loss_words(Losses((LostFile("/a\x1b[31m\n/b", 5),)), box, commits="").plain
+    words = loss_words(Losses((LostFile("/a\x1b[31m\n/b", 5),)), box, commits="", at=0.0).plain
     assert "\x1b" not in words
     assert "1 files, 5B" in words

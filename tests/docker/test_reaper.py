@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_console.backends.docker.guest_files import _let_go
+from sandbox_console.backends.docker.guest_files import _release
 from sandbox_console.backends.docker.reaper import _SCRIPT, Reaper, new_mark
 from sandbox_console.errors import BackendError, UsageError
 
@@ -76,10 +76,10 @@ async def test_a_helper_that_cannot_be_ended_hides_no_error_before_it():
         try:
             raise UsageError("the archive's member would leave the folder")
         finally:
-            await _let_go(Held())
+            await _release(Held())
 
     with pytest.raises(UsageError, match="would leave") as caught:
         await refuse()
     assert caught.value.__notes__ == ["the command may still run"]
     with pytest.raises(BackendError, match="may still run"):
-        await _let_go(Held())
+        await _release(Held())

@@ -6,6 +6,7 @@ import pytest
 from tests.support.engine import SHELLLESS
 from tests.support.require import requires
 
+from sandbox_console.backends.docker.engine import Engine
 from sandbox_console.errors import Conflict, Unsupported
 from sandbox_console.model.action import OpenShell
 
@@ -91,3 +92,35 @@ async def test_a_stopped_sandbox_has_no_shell(make, enter):
     ref = await make(start=False)
     with pytest.raises(Conflict):
         await enter(ref)
+
+
+async def test_a_frozen_engine_loses_neither_a_size_nor_what_is_typed(make, enter, engine, monkeypatch):
+    """It is frozen for longer than a request may take, and more is typed than its socket holds."""
+    terminal = await enter(await make())
+    typed = [b"%06d\n" % number * 20 for number in range(100_000, 115_000)]
+    check = b"uniq -c | awk '$1 != 20 || $2 - 100000 != n++ { print \"bad\" }'"
+    await terminal.write(
+        b"stty -echo; echo R''EADY; head -n %d | %s; stty size; echo E''ND\n" % (20 * len(typed), check)
+    )
+    await until(terminal, b"READY")
+    call = Engine.call
+
+    async def type_all():
+        for line in typed:
+            await terminal.write(line)
+
+    engine.freeze()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, "call", lambda self, *words, **how: call(self, *words, **how | {"timeout_s": 0.3}))
+            await asyncio.gather(terminal.resize(100, 30), terminal.resize(101, 31), terminal.resize(102, 32))
+            typing = asyncio.create_task(type_all())
+            await asyncio.wait({typing}, timeout=3)
+            assert not typing.done()
+    finally:
+        engine.thaw()
+    seen = await until(terminal, b"END")
+    assert b"32 102" in seen
+    assert b"bad" not in seen
+    await typing
+    await terminal.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sandbox_console.service import TuiOptions
 from sandbox_console.tui.base.themes import THEMES
-from sandbox_console.tui.bulk.bulk_run import AT_ONCE, Fate
+from sandbox_console.tui.bulk.bulk_run import AT_ONCE, ItemOutcome
 from sandbox_console.tui.keys import keymap, page_keys
 from sandbox_console.tui.keys.key_names import short_key
 from sandbox_console.tui.logs.merged_logs import MOST
@@ -54,7 +54,10 @@ def test_themes_results_and_figures_are_the_ones_in_the_code() -> None:
     text = PAGE.read_text()
     for theme in THEMES:
         assert f"`{theme.name}`" in text
-    assert set(re.findall(r"^\| `(\w+)` \| [A-Z]", text, re.MULTILINE)) >= set(map(str, Fate)) - {"waiting", "running"}
+    assert set(re.findall(r"^\| `(\w+)` \| [A-Z]", text, re.MULTILINE)) >= set(map(str, ItemOutcome)) - {
+        "waiting",
+        "running",
+    }
     assert f"{AT_ONCE} at a time" in text
     assert f"up to {MOST}" in text
 

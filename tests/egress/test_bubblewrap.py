@@ -148,6 +148,19 @@ async def test_every_attempt_of_a_hostile_sandbox_fails_and_is_on_record(make, o
     assert await neighbour.records() == []
 
 
+async def test_no_network_in_a_rule_leads_to_the_hosts_loopback(make):
+    """The gateway is in the host's network, where a server hears every address of it."""
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as hears:
+        hears.setblocking(False)
+        port = hears.getsockname()[1]
+        box = await make(f"0.0.0.0/0:{port}", f"[::/0]:{port}")
+        hosts = ("127.0.0.2", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]")
+        _, said = await box.run("sh", "-c", "".join(f"curl -s -m 20 -g http://{host}:{port}/;" for host in hosts))
+        assert said.count('"reason": "own_host"') == len(hosts)
+        with pytest.raises(BlockingIOError):
+            hears.accept()
+
+
 CURL = "curl -sS -m 30 --cacert /workspace/ca.pem"
 PYTHON = """
 import ssl, sys, urllib.request

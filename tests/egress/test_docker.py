@@ -459,6 +459,32 @@ async def test_a_name_at_an_address_of_the_engines_machine_is_refused_as_soon_as
         subprocess.run([*words, "del", f"{ours}/32", "dev", "lo"], capture_output=True, check=True)
 
 
+async def test_no_network_in_a_rule_leads_to_loopback_link_metadata_or_what_a_route_makes_local(make, options):
+    """The IPv6 network has no interface of the engine's machine: a route alone makes it local."""
+    routed, words = "2001:470:7::/64", ["busybox", "ip", "-6", "route"]
+    places = (
+        "127.0.0.2",
+        "0.0.0.0",
+        "::",
+        "::ffff:7f00:1",
+        "169.254.42.42",
+        "fe80::1",
+        "fd00:42::42",
+        "2001:470:7::9",
+    )
+    names = [f"n{at}.example.com" for at in range(len(places))]
+    Path(options["egress_hosts"]).write_text(
+        "".join(f"{place} {name}\n" for place, name in zip(places, names, strict=True))
+    )
+    subprocess.run([*words, "add", "local", routed, "dev", "lo"], capture_output=True, check=True)
+    try:
+        box = await make(*names, "0.0.0.0/0", "[::/0]:80")
+        await box.run("sh", "-c", "".join(f"curl -s -m 20 http://{name}/;" for name in names))
+        assert [(one.address, one.reason) for one in await box.records()] == [(one, "own_host") for one in places]
+    finally:
+        subprocess.run([*words, "del", "local", routed, "dev", "lo"], capture_output=True, check=True)
+
+
 async def test_the_engines_end_of_the_bridge_is_refused_whatever_network_a_rule_names(make, engine, options):
     """The engine of these tests has a network of its own, as in a container: its bridge is no address of process 1's."""
     Path(options["egress_hosts"]).write_text(f"{BRIDGE} good.example.com\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import resource
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import cast
@@ -15,8 +17,8 @@ from tests.egress import world
 from sandbox_console.egress.addresses import METADATA
 from sandbox_console.egress.connection import Connection, Refused
 from sandbox_console.egress.decide import address_verdict
-from sandbox_console.egress.host_addresses import Host, answers_4, local_4, local_6
-from sandbox_console.egress.resolve import is_own
+from sandbox_console.egress.host_addresses import Host, answers_4, local_4, local_6, routed_6
+from sandbox_console.egress.local_route import stays_here
 from sandbox_console.egress.upstream import dial
 from sandbox_console.model.egress import EgressRule
 
@@ -53,7 +55,7 @@ def test_the_kernels_files_tell_every_address_of_this_machine():
     found = local_4((folder / "fib_trie").read_text())
     assert any(ipaddress.ip_address("127.0.0.1") in network for network in found)
     for network in found:
-        assert is_own(network[0], 80) or network.num_addresses > 1
+        assert stays_here(network[0])
     if (folder / "if_inet6").exists():
         assert all(network.prefixlen == 128 for network in local_6((folder / "if_inet6").read_text()))
     assert local_6("00000000000000000000000000000001 01 80 10 80       lo\n") == {ipaddress.ip_network("::1")}
@@ -173,3 +175,80 @@ def test_other_forms_of_an_own_address_are_refused_under_any_network(tmp_path, t
     assert host.has(address)
     wide = allow("0.0.0.0/0", "::/0", "10.0.0.0/8", "fe80::/10", "fd00::/8")
     assert address_verdict(wide, address, 443, own=host.has(address)).reason in ("own_host", "not_global")
+
+
+LOOPBACK = ("127.0.0.2", "127.1.2.3", "0.0.0.0", "::", "::1", "::ffff:127.0.0.3", "::ffff:0.0.0.0")
+
+
+@pytest.mark.parametrize("address", LOOPBACK)
+@pytest.mark.parametrize("by_name", [True, False])
+def test_no_network_in_a_rule_leads_to_the_loopback_of_the_machine(gateway, address, by_name):
+    """A server that hears every address of the machine, and rules as wide as can be."""
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as hears:
+        hears.setblocking(False)
+        port = hears.getsockname()[1]
+        wide = (f"0.0.0.0/0:{port}", f"127.0.0.0/8:{port}", f"[::/0]:{port}")
+        gateway.allow(f"good.example.com:{port}", *wide, hosts={"good.example.com": (address,)})
+        host = "good.example.com" if by_name else f"[{address}]" if ":" in address else address
+        said = world.exchange(
+            gateway.address, f"GET http://{host}:{port}/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+        )
+        assert b" 403 " in said
+        assert [reason for _, reason in gateway.reasons()] == ["own_host"]
+        with pytest.raises(BlockingIOError):
+            hears.accept()
+
+
+@pytest.mark.parametrize(
+    "text", ["169.254.1.1", "169.254.42.42", "169.254.0.23", "fe80::1", "fd00:42::42", "fd00:ec2::254", "ff02::1"]
+)  # fmt: skip
+def test_no_network_in_a_rule_leads_to_the_link_or_to_any_clouds_metadata(text):
+    wide = allow("0.0.0.0/0", "::/0", "169.254.0.0/16", "fe80::/10", "fd00::/8", "ff00::/8")
+    assert address_verdict(wide, ipaddress.ip_address(text), 443).reason == "own_host"
+
+
+_ROUTE_ALONE = """
+import ipaddress, subprocess, sys
+from pathlib import Path
+for words in ("link set lo up", "-6 route add local 2001:470:1::/64 dev lo", "route add local 198.18.7.0/24 dev lo"):
+    subprocess.run(["busybox", "ip", *words.split()], check=True)
+from sandbox_console.egress.host_addresses import Host
+from sandbox_console.egress.local_route import stays_here
+host = Host(Path("/proc/net"), Path("/none"))
+for text in sys.argv[1:]:
+    address = ipaddress.ip_address(text)
+    print(text, stays_here(address), host.has(address))
+"""
+
+
+def test_a_public_address_that_is_local_by_a_route_alone_is_the_machines_own():
+    texts = ["2001:470:1::7", "198.18.7.9", "2001:470:2::7", "93.184.220.7"]
+    words = ["unshare", "-rn", sys.executable, "-c", _ROUTE_ALONE, *texts]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = [f"{text} {own} {own}" for text, own in zip(texts, (True, True, False, False), strict=True)]
+    assert done.stdout.splitlines() == wanted
+
+
+def test_the_kernels_ipv6_routes_tell_local_and_anycast_ones():
+    none, number = "0" * 32, int(ipaddress.ip_address("2001:470::"))
+    rows = [
+        f"{number + at:032x} 40 {none} 00 {none} 00 1 0 {flags} lo\n"
+        for at, flags in ((0, "80000001"), (1 << 64, "00100001"))
+    ]
+    rows += [f"{none} 00 {none} 00 {none} ffffffff 00000001 00000000 00200200 lo\n"]
+    assert routed_6("".join(rows)) == set(map(ipaddress.ip_network, ("2001:470::/64", "2001:470:0:1::/64")))
+
+
+def test_without_a_free_descriptor_no_address_is_taken_for_anothers(tmp_path):
+    (tmp_path / "fib_trie").write_text("Local:\n")
+    host, address = Host(tmp_path, tmp_path / "none"), ipaddress.ip_address(OURS)
+    assert not host.has(address, fresh=True)
+    assert not stays_here(address)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        found = host.has(address, fresh=True), stays_here(address)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found == (True, True)

@@ -24,7 +24,7 @@ from sandbox_console.errors import Conflict, SecretError
 from sandbox_console.hostfs import partial_files
 from sandbox_console.hostfs.guest_writable import AROUND, NOBODYS, GuestFolders
 from sandbox_console.hostfs.search import files_below
-from sandbox_console.hostfs.tar_pack import Order, packed
+from sandbox_console.hostfs.tar_pack import PackOptions, packed
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.action import Create
 from sandbox_console.model.spec import SandboxSpec
@@ -180,7 +180,7 @@ async def test_a_folder_that_is_very_deep(place, ground):
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
     try:
         with find(place / "ws", ground) as found:
-            data = b"".join([chunk async for chunk in packed(found, "x", Order(ground, left.append))])
+            data = b"".join([chunk async for chunk in packed(found, "x", PackOptions(ground, left.append))])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:

@@ -17,7 +17,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.hostfs import kernel, partial_files
 from sandbox_console.hostfs.files import NewFile, read_small
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.tar_pack import Order, packed
+from sandbox_console.hostfs.tar_pack import PackOptions, packed
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import find
 
@@ -91,7 +91,7 @@ async def unpack(data, target, ground):
 async def pack(source, ground, *, follow=False):
     out = b""
     with contextlib.suppress(ConsoleError, OSError), find(source, ground, follow=follow) as found:
-        async for chunk in packed(found, "x", Order(ground, lambda _: None, follow)):
+        async for chunk in packed(found, "x", PackOptions(ground, lambda _: None, follow)):
             out += chunk
     return out
 

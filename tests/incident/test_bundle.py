@@ -26,13 +26,15 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.secret import Secret
 from sandbox_console.service import Consent, Console, ExecIO
 from sandbox_console.service.incident import bundle_reader
-from sandbox_console.service.incident.bundle import Made, signed_text
+from sandbox_console.service.incident.bundle import WrittenBundle, signed_text
 from sandbox_console.service.incident.bundle import bundle as make_bundle
 from sandbox_console.service.incident.bundle_file import FRAME, header, text
 from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 
 
-async def made(console: Console, *sandboxes: Sandbox, until: float = 4e9, **more: object) -> tuple[bytes, Made]:
+async def made(
+    console: Console, *sandboxes: Sandbox, until: float = 4e9, **more: object
+) -> tuple[bytes, WrittenBundle]:
     out = io.BytesIO()
     done = await make_bundle(console, sandboxes, out.write, until=until, **more)  # type: ignore[arg-type]
     return out.getvalue(), done
@@ -229,7 +231,7 @@ async def test_what_a_forger_changes_is_found(sample: bytes) -> None:
 
 @pytest.mark.parametrize("backend", ["bubblewrap"], indirect=True)
 async def test_another_consoles_bundle_is_told_by_the_key(console: Console, sample: bytes) -> None:
-    own = console.trail.public_key()
+    own = console.audit_log.public_key()
     assert verify_bundle(io.BytesIO(sample), own).ok
     pair = Ed25519PrivateKey.generate().public_key()
     other = pair.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

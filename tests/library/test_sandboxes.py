@@ -72,7 +72,7 @@ async def test_a_create_that_is_cancelled_at_any_moment_leaves_nothing(console, 
 
 
 async def test_a_create_whose_end_is_being_recorded_is_taken_back(console, spec):
-    journal = await console._console.trail.journal()
+    journal = await console._console.audit_log.journal()
     finish = journal.finish
     begun = asyncio.Event()
 

@@ -350,7 +350,7 @@ async def test_a_pull_can_be_given_up(folder, permit):
     registry = Registry(layer_with("openssl"), "made/slowly")
     backend = console(folder, insecure_registries=[registry.address])
     name = f"{registry.address}/made/slowly:1"
-    registry.let_go.clear()
+    registry.release.clear()
     registry.start()
     try:
         pulling = asyncio.ensure_future(backend.pull_image(await permit("pull-image"), name, lambda _: None))

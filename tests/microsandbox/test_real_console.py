@@ -58,7 +58,7 @@ async def greeting(console, ref):
             with contextlib.suppress(ConnectionError):
                 said = await reader.read()
             writer.close()
-    await held.let_go()
+    await held.release()
     server.cancel()
     return said.decode()
 

@@ -115,7 +115,7 @@ async def test_one_whose_recording_fails_in_the_middle_ends(
         with pytest.raises(ConsoleError, match="cannot be recorded"):
             await go_on()
         await session.close()
-        [note] = (await console.trail.entry(session.audit_id)).notes
+        [note] = (await console.audit_log.entry(session.audit_id)).notes
     assert note.body["recording"]["problem"]
 
 

@@ -117,7 +117,7 @@ async def test_a_server_of_a_sandbox_without_network_is_reached_whole_and_by_man
     assert big == (await inside(console, box, "sha256sum", "/tmp/big")).split()[0].decode()
     # More than are carried at once: the rest waits to be accepted.
     assert await asyncio.gather(*(get(one, "/one") for _ in range(80))) == [b"x"] * 80
-    await one.let_go()
+    await one.release()
     assert await one.ended() == ""
     row = await last_forward(console)
     assert row.outcome == "ok"
@@ -129,7 +129,7 @@ async def test_a_server_of_a_sandbox_without_network_is_reached_whole_and_by_man
         await get(one, "/one")
     again = await held(console, box, host_port=port_of(one))
     assert await get(again, "/one") == b"x"
-    await again.let_go()
+    await again.release()
 
 
 @bubblewrap
@@ -158,7 +158,7 @@ async def test_a_client_ends_its_half_and_one_that_goes_leaves_nothing_behind(co
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(one))
     writer.write(b"silent")
     await until(lambda: carriers(console, box))
-    await one.let_go()
+    await one.release()
     assert await carriers(console, box) == []
     with pytest.raises(ConnectionResetError):
         await reader.read()
@@ -172,7 +172,7 @@ async def test_a_forward_into_a_paused_sandbox_can_be_let_go(console, box):
     writer.write(b"silent")
     await until(lambda: carriers(console, box))
     await console.perform(Pause(box)).result()
-    await asyncio.wait_for(one.let_go(), 30)
+    await asyncio.wait_for(one.release(), 30)
     writer.close()
     await console.perform(Resume(box)).result()
 

@@ -166,7 +166,7 @@ async def test_without_a_journal_nothing_changes_and_reads_go_on(home, db, box, 
         assert [one.name for one in (await console.list())[0]] == ["box"]
         with pytest.raises(AuditUnavailable):
             await console.history(AuditQuery())
-        assert console.trail.problem
+        assert console.audit_log.problem
     async with asyncio.timeout(5):
         while any("connection" in thread.name for thread in threading.enumerate()):
             await asyncio.sleep(0.01)
@@ -195,7 +195,7 @@ async def test_a_replaced_database_stops_every_change(home, db, box):
         db.unlink()
         db.with_name("moved.db").rename(db)
         await console.perform(Remove(REF)).result()
-        assert console.trail.problem == "", "the banner stays although the log works again"
+        assert console.audit_log.problem == "", "the banner stays although the log works again"
 
 
 async def test_an_outcome_that_cannot_be_recorded_is_told(home, db, box):

@@ -102,7 +102,7 @@ async def test_a_copy_is_refused_the_folder_that_no_sandbox_may_have(home, tmp_p
         made = await console.perform(Create(spec, "fake", "local")).result()
         actions = await copies(console, made.ref)
         ws.rmdir()
-        ws.symlink_to(console.trail.path.parent)
+        ws.symlink_to(console.audit_log.path.parent)
         for action in actions:
             with pytest.raises(InvalidSpec, match="is, contains or is inside"):
                 await console.perform(action).result()

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from sandbox_console.model.audit import AuditEntry, AuditRow
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.verdict import verdict
@@ -134,7 +134,7 @@ def test_a_reason_that_says_more_stands_there():
 STARTED = 1000.0
 
 
-def of_docker(code: int, *happened: Happening, finished: float = 1100.0):
+def of_docker(code: int, *happened: GuestEvent, finished: float = 1100.0):
     one = ended(Exit(code, code - 128 if 128 < code < 193 else None, oom=False))
     return verdict(structs.replace(one, started_at=STARTED, finished_at=finished), (), happened)
 
@@ -142,18 +142,18 @@ def of_docker(code: int, *happened: Happening, finished: float = 1100.0):
 @pytest.mark.parametrize(
     ("code", "happened", "words"),
     [
-        (137, [Happening(1110.0, "engine_start")], "it ended with its engine, which was stopped or restarted"),
-        (255, [Happening(1099.0, "engine_start")], "it ended with its engine, which was stopped or restarted"),
+        (137, [GuestEvent(1110.0, "engine_start")], "it ended with its engine, which was stopped or restarted"),
+        (255, [GuestEvent(1099.0, "engine_start")], "it ended with its engine, which was stopped or restarted"),
         (
             255,
-            [Happening(1090.0, "engine_start"), Happening(1080.0, "machine_start")],
+            [GuestEvent(1090.0, "engine_start"), GuestEvent(1080.0, "machine_start")],
             "it ended with its machine, which was restarted",
         ),
-        (137, [Happening(9000.0, "engine_start")], "killed by SIGKILL, unknown by whom"),
-        (3, [Happening(1101.0, "engine_start")], "its command failed: exit 3"),
-        (1, [Happening(1050.0, "gateway_die")], "its command failed: exit 1, after its egress gateway ended"),
-        (1, [Happening(1050.0, "gateway_end"), Happening(1050.1, "gateway_start")], "its command failed: exit 1"),
-        (1, [Happening(900.0, "gateway_die")], "its command failed: exit 1"),
+        (137, [GuestEvent(9000.0, "engine_start")], "killed by SIGKILL, unknown by whom"),
+        (3, [GuestEvent(1101.0, "engine_start")], "its command failed: exit 3"),
+        (1, [GuestEvent(1050.0, "gateway_die")], "its command failed: exit 1, after its egress gateway ended"),
+        (1, [GuestEvent(1050.0, "gateway_end"), GuestEvent(1050.1, "gateway_start")], "its command failed: exit 1"),
+        (1, [GuestEvent(900.0, "gateway_die")], "its command failed: exit 1"),
     ],
 )
 def test_an_end_with_what_it_runs_on(code, happened, words):
@@ -164,6 +164,6 @@ def test_an_end_with_what_it_runs_on(code, happened, words):
 
 def test_a_loop_of_restarts_says_how_it_ends():
     loop = Sandbox(REF, "a", Status.STARTING, restarts=12)
-    found = verdict(loop, (), [Happening(1.0, "die", attributes={"exitCode": "7"}), Happening(2.0, "start")])
+    found = verdict(loop, (), [GuestEvent(1.0, "die", attributes={"exitCode": "7"}), GuestEvent(2.0, "start")])
     assert found.headline == "it ended and was started again 12 times, the last time with exit 7"
     assert verdict(structs.replace(loop, restarts=0), ()) is None

@@ -27,6 +27,7 @@ from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.sessions.held_terminal import ANEW, HeldTerminal
 from sandbox_console.service.sessions.kept_shells import _start
 from sandbox_console.service.sessions.shell_records import ShellRecord, ShellRecords
+from sandbox_console.shell_holder import guest
 from sandbox_console.shell_holder.frames import ASK, ATTACH, HEAD, TYPED, frame
 from sandbox_console.shell_holder.viewer import MOST
 
@@ -72,7 +73,7 @@ class Held:
         self.pid = _start(str(folder / "shells"), told | facts)
         os.close(master)
         theirs.close()
-        held.let_go()
+        held.release()
 
         threading.Thread(target=self._supervise, daemon=True).start()
 
@@ -346,3 +347,40 @@ def test_it_is_small(start: Start) -> None:
     held.connect().close()
     own = Path(f"/proc/{held.pid}/smaps_rollup").read_text()
     assert int(own.partition("\nPss:")[2].split()[0]) < 20 << 10
+
+
+async def test_a_size_waits_for_an_engine_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is frozen for longer than a request may take; it gets the last size only."""
+    monkeypatch.setattr(guest, "_ENGINE_S", 0.1)
+    asked: list[str] = []
+    told: list[str] = []
+    frozen = True
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = (await reader.readline()).decode().split()[1]
+        asked.append(target)
+        if not frozen:
+            told.append(target)
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
+        else:
+            await reader.read()
+            await asyncio.sleep(1)
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, tmp_path / "engine"):
+        ours, theirs = socket.socketpair()
+        shell = guest.EngineGuest(ours.detach(), b"", lambda _: None, str(tmp_path / "engine"), "abc")
+        with theirs:
+            shell.resize(100, 30)
+            while not asked:
+                await asyncio.sleep(0.01)
+            shell.resize(101, 31)
+            shell.resize(102, 32)
+            count = len(asked)
+            while len(asked) < count + 1:
+                await asyncio.sleep(0.01)
+            frozen = False
+            assert shell._resizing is not None
+            await asyncio.wait_for(shell._resizing, 30)
+            assert told == ["/exec/abc/resize?h=32&w=102"]
+            await shell.end()

@@ -20,11 +20,11 @@ _PIECES = 4
 
 
 class Registry:
-    """Serves ``name`` in every version. ``let_go`` is set unless it holds."""
+    """Serves ``name`` in every version. ``release`` is set unless it holds."""
 
     def __init__(self, layer: bytes, name: str) -> None:
-        self.let_go = threading.Event()
-        self.let_go.set()
+        self.release = threading.Event()
+        self.release.set()
         self.asked: list[str] = []
         self._name = name
         self._blobs: dict[str, bytes] = {}
@@ -37,7 +37,7 @@ class Registry:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
-        self.let_go.set()
+        self.release.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -95,7 +95,7 @@ class Registry:
                 size = len(body) // _PIECES + 1
                 for at in range(0, len(body), size):
                     if at and held:
-                        registry.let_go.wait()
+                        registry.release.wait()
                     try:
                         self.wfile.write(body[at : at + size])
                         self.wfile.flush()

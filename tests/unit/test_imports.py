@@ -143,6 +143,12 @@ def test_values_of_yaml_1_2_stay_what_compose_reads() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["\0", "a\ud800.env"])
+def test_an_env_file_of_a_name_that_no_file_can_have_is_left_out(name: str) -> None:
+    imported = compose(json.dumps({"services": {"a": {"image": "x", "env_file": name}}}))
+    assert ["outside the folder" in why for what, why in imported.left if what.startswith("env_file")] == [True]
+
+
 def test_env_files_are_read_beside_the_file_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "a.env").write_text("# x\nexport A=1\nB='two words'\nC=\"3\" \nD=4 # four\nPASSWORD=canary\n")
     text = "services: {a: {env_file: [a.env, ../b.env, /etc/shadow, {path: no.env, required: false}], environment: {A: 9}}}"
@@ -294,7 +300,7 @@ WORDS = st.lists(
     max_size=12,
 )  # fmt: skip
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=8,
 )

@@ -133,7 +133,11 @@ class SandboxClient(contract.SandboxClient):  # type: ignore[misc] # a2a_pack ha
     async def list(self) -> list[str]:
         """The names of this owner's sandboxes. Raises SandboxUnavailable if a backend does not answer."""
         rows, health = await self._console.list(self._backend)
-        if silent := [one.reason for one in health if not one.ok and one.state == "unreachable"]:
+        if silent := [
+            backend_health.reason
+            for backend_health in health
+            if not backend_health.ok and backend_health.state == "unreachable"
+        ]:
             raise SandboxUnavailable(silent[0])
         return sorted(row.name for row in rows if row.labels.get(OWNER) == self._owner)
 

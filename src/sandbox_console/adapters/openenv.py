@@ -64,12 +64,12 @@ class BgJob:
         self._running.__exit__(None, None, None)
 
     def _drain(self) -> None:
-        found: library.ExecResult | None = None
+        result: library.ExecResult | None = None
         try:
             with suppress(ConsoleError, *_CANCELLED):  # the sandbox ended, or kill() was called
-                found = self._running.result()
+                result = self._running.result()
         finally:
-            self._code = -1 if found is None or found.exit_code is None else found.exit_code
+            self._code = -1 if result is None or result.exit_code is None else result.exit_code
             with suppress(ConsoleError):
                 self._running.__exit__(None, None, None)
             self._over.set()

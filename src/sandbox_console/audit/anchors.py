@@ -61,15 +61,15 @@ class Anchors:
     def add(self, console: str, segment: int, seq: int, digest: bytes, why: str, *, sign: bool = False) -> Anchor:
         """Append an anchor, on disk when this returns; ``sign`` gives it a signature as well. Raises OSError."""
         last = self.last()
-        made = Anchor(time.time_ns(), console, segment, seq, digest.hex(), why, last.mac if last else "")
+        anchor = Anchor(time.time_ns(), console, segment, seq, digest.hex(), why, last.mac if last else "")
         self.keys.make()
         if sign:
-            made = msgspec.structs.replace(made, sig=self.keys.sign(_text(made, "mac", "sig")))
-        made = msgspec.structs.replace(made, mac=self.keys.mac(_text(made, "mac")))
+            anchor = msgspec.structs.replace(anchor, sig=self.keys.sign(_text(anchor, "mac", "sig")))
+        anchor = msgspec.structs.replace(anchor, mac=self.keys.mac(_text(anchor, "mac")))
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             end = _end_of_lines(fd)
-            line = _line(made) + b"\n"
+            line = _line(anchor) + b"\n"
             os.ftruncate(fd, end)  # a power cut or a full disk may have left a part of a line
             if os.pwrite(fd, line, end) != len(line):
                 os.ftruncate(fd, end)
@@ -77,8 +77,8 @@ class Anchors:
             os.fsync(fd)
         finally:
             os.close(fd)
-        self._tell_journal(made)
-        return made
+        self._tell_journal(anchor)
+        return anchor
 
     def prepare(self) -> None:
         """Make the key and the file, so that a missing one is known to have been removed. Raises OSError."""
@@ -99,7 +99,7 @@ class Anchors:
 
     def signed_at_ns(self) -> int:
         """When the newest of the signatures near the file's end was made; 0 if there is none."""
-        return next((one.at_ns for one in self._newest() if one.sig), 0)
+        return next((anchor.at_ns for anchor in self._newest() if anchor.sig), 0)
 
     def read(self, by: Check | None = None) -> tuple[list[Anchor], str]:
         """All valid anchors, and the first problem: a line that was changed, removed or inserted, or is not an anchor.
@@ -118,22 +118,22 @@ class Anchors:
             return [], "the anchors' key is missing: they cannot be checked"
         except (OSError, ValueError) as error:
             return [], f"the anchors cannot be checked: {error}"
-        held: list[Anchor] = []
+        anchors: list[Anchor] = []
         before = ""
         *lines, rest = content.split(b"\n")
         for number, line in enumerate(lines, 1):
-            found = _parsed(line)
-            if found is None or _line(found) != line or not _holds(found, by):
-                return held, f"anchor {number} was changed: its signature is not valid"
-            if found.before != before:
-                return held, f"anchor {number} does not follow the one before it: one was taken out or put in"
-            before = found.mac
-            if found.sig or isinstance(by, Keys):
-                held.append(found)
+            anchor = _parsed(line)
+            if anchor is None or _line(anchor) != line or not _holds(anchor, by):
+                return anchors, f"anchor {number} was changed: its signature is not valid"
+            if anchor.before != before:
+                return anchors, f"anchor {number} does not follow the one before it: one was taken out or put in"
+            before = anchor.mac
+            if anchor.sig or isinstance(by, Keys):
+                anchors.append(anchor)
         self.torn = self._is_torn(rest, _parsed(lines[-1]) if lines else None, by)
         if rest and not self.torn:
-            return held, f"{len(rest)} bytes that are no part of an anchor follow the last one"
-        return held, ""
+            return anchors, f"{len(rest)} bytes that are no part of an anchor follow the last one"
+        return anchors, ""
 
     def foreign(self) -> int:
         """The number of bytes after the last line that no writer left. Raises OSError, KeyRefused, ValueError."""
@@ -168,13 +168,13 @@ class Anchors:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL))
             lines = file.read().split(b"\n")[:-1]  # a line without an end is overwritten
-            return [found for line in reversed(lines) if (found := _parsed(line))]
+            return [anchor for line in reversed(lines) if (anchor := _parsed(line))]
         return []
 
-    def _tell_journal(self, made: Anchor) -> None:
+    def _tell_journal(self, anchor: Anchor) -> None:
         """Send a copy by journald's native protocol: a datagram of KEY=value lines."""
-        fields = {"SYSLOG_IDENTIFIER": "sandbox-console", "PRIORITY": "6", "SANDBOX_CONSOLE_ANCHOR": made.mac}
-        fields["MESSAGE"] = f"audit anchor: log {made.console} row {made.seq} hash {made.hash}"
+        fields = {"SYSLOG_IDENTIFIER": "sandbox-console", "PRIORITY": "6", "SANDBOX_CONSOLE_ANCHOR": anchor.mac}
+        fields["MESSAGE"] = f"audit anchor: log {anchor.console} row {anchor.seq} hash {anchor.hash}"
         text = "".join(f"{name}={value}\n" for name, value in fields.items()).encode()
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
             sock.setblocking(False)  # a stuck journal must not delay an action
@@ -234,8 +234,8 @@ def _begins_line(text: bytes, last: Anchor | None) -> bool:
         if isinstance(part, bytes):
             size = len(part) if text.startswith(part) else len(text) if part.startswith(text) else 0
         else:
-            found = part.match(text)
-            size = found.end() if found else 0
+            match = part.match(text)
+            size = match.end() if match else 0
         if not size:
             return False
         text = text[size:]

@@ -65,16 +65,16 @@ class EndProof:
 
     def _meet_head(self, place: rows.Place) -> None:
         """Check a head that another console or somebody else wrote: it must not be ahead of the log."""
-        told, _ = self._heads.read()
-        if told is None:
+        head, _ = self._heads.read()
+        if head is None:
             self._tell(UNANCHORED, {"missing": [self._layout.head.name], "rows": place[0]})
             self._heads.prepare()
             self.tell_head(self._end())
             return
-        self._anchored = max(self._anchored, told.anchored)
+        self._anchored = max(self._anchored, head.anchored)
         waiting = self._reserve.last() if self._reserve.holding else None
-        if told.console == self._segment.console and told.seq > max(place[0], waiting[0] if waiting else 0):
-            self._tell(CHANGED, {"wrote": told.seq, "hash": told.hash, "found": place[0]})
+        if head.console == self._segment.console and head.seq > max(place[0], waiting[0] if waiting else 0):
+            self._tell(CHANGED, {"wrote": head.seq, "hash": head.hash, "found": place[0]})
 
     def missing(self) -> dict[str, Any]:
         """Make a missing key and head. Returns what was missing, which must be recorded before new files hide it."""

@@ -72,16 +72,16 @@ class HeadFile:
         if not raw and not self.path.exists():
             return None, ""
         try:
-            found = msgspec.json.decode(raw, type=Head, strict=True)
+            head = msgspec.json.decode(raw, type=Head, strict=True)
             self._keys.load()
         except FileNotFoundError:
             return None, f"{self.path.name} cannot be checked: the anchors' key is missing"
         except (msgspec.MsgspecError, UnicodeDecodeError, OSError, ValueError) as error:
             return None, f"{self.path.name} cannot be read: {error}"
-        if not hmac.compare_digest(raw, _block(self._signed(found))):
+        if not hmac.compare_digest(raw, _block(self._signed(head))):
             return None, f"{self.path.name} was changed: its signature is not valid"
         self._raw = raw
-        return found, ""
+        return head, ""
 
     def _content(self) -> bytes:
         try:

@@ -17,7 +17,7 @@ from sandbox_console.audit import segment_index
 from sandbox_console.audit.db_thread import Worker
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.open_segment import unavailable
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Store
@@ -56,7 +56,9 @@ class Journal:
 
     @classmethod
     async def open(
-        cls, path: Path, actor: str, keep: Keep = Keep(), waits: Callable[[str], None] = lambda _: None  # noqa: B008 - frozen
+        cls, path: Path, actor: str,
+        keep: RetentionPolicy = RetentionPolicy(),  # noqa: B008 - frozen
+        waits: Callable[[str], None] = lambda _: None,
     ) -> Self:  # fmt: skip
         """Open or create the log at ``path``, start a session, and end attempts of dead sessions as unknown.
 

@@ -142,28 +142,28 @@ def _read(path: Path) -> tuple[bytes, int, tuple[int, ...]]:
             raise KeyRefused(f"{path} is a link", "whoever made it chose the key: look where it leads") from error
         raise
     try:
-        found = os.fstat(fd)
-        _refuse(path, found)
+        st = os.fstat(fd)
+        _refuse(path, st)
         lines = os.pread(fd, _MOST, 0).decode("ascii").split("\n")
     finally:
         os.close(fd)
     secret = bytes.fromhex(lines[0])
     if lines[0] != secret.hex() or len(secret) < 16 or lines[1:] not in ([], [""], ["form 2", ""]):
         raise ValueError(f"{path} contains no key")
-    return secret, 2 if len(lines) > 2 else 1, _identity(found)
+    return secret, 2 if len(lines) > 2 else 1, _identity(st)
 
 
-def _refuse(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _refuse(path: Path, st: os.stat_result) -> None:
+    if not stat.S_ISREG(st.st_mode):
         raise KeyRefused(f"{path} is not a file", "move it away; the next console makes a new key")
-    if found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
+    if st.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
         raise KeyRefused(f"{path} belongs to another user", "whoever made it knows the key: move it away")
-    if found.st_mode & 0o077:
+    if st.st_mode & 0o077:
         raise KeyRefused(
-            f"others may read {path} (mode {stat.S_IMODE(found.st_mode):04o})",
+            f"others may read {path} (mode {stat.S_IMODE(st.st_mode):04o})",
             f"chmod 600 {path}; whoever read it can rewrite log and anchors",
         )
 
 
-def _identity(found: os.stat_result) -> tuple[int, ...]:
-    return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def _identity(st: os.stat_result) -> tuple[int, ...]:
+    return (st.st_dev, st.st_ino, st.st_mode, st.st_size, st.st_mtime_ns, st.st_ctime_ns)

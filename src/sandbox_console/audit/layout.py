@@ -92,15 +92,15 @@ class Layout(Struct, frozen=True):
         """
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             try:
-                found = path.stat()
+                st = path.stat()
             except OSError:  # gone by now, or a link to nothing, which is noticed when it is read
                 continue
-            if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            if not (stat.S_ISREG(st.st_mode) or stat.S_ISDIR(st.st_mode)):
                 return f"{path.name} is not a file"
-            most = _MOST.get(path.name, _MOST_BY_SUFFIX.get(path.suffix, found.st_size))
-            if found.st_size > most:
+            limit = _MOST.get(path.name, _MOST_BY_SUFFIX.get(path.suffix, st.st_size))
+            if st.st_size > limit:
                 what = "a note" if path.suffix == ".json" else "one"
-                return f"{path.name} has {found.st_size} bytes, and {what} of ours never {most}"
+                return f"{path.name} has {st.st_size} bytes, and {what} of ours never {limit}"
         return ""
 
     def indices(self) -> list[int]:

@@ -32,8 +32,8 @@ def holder(*paths: Path) -> str:
 
 
 def _name(path: Path) -> str:
-    found = path.stat()
-    return f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    st = path.stat()
+    return f"{os.major(st.st_dev):02x}:{os.minor(st.st_dev):02x}:{st.st_ino}"
 
 
 def _process(pid: int) -> str:

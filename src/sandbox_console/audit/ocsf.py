@@ -79,14 +79,14 @@ class _Origin(msgspec.Struct):
     host: str = ""
 
 
-class _Told(msgspec.Struct):
+class _EventBody(msgspec.Struct):
     """The fields of a body that an event uses. Decoding it validates the whole body."""
 
     origin: _Origin = msgspec.field(default_factory=_Origin)
     error: str = ""
 
 
-_told = msgspec.json.Decoder(_Told).decode
+_told = msgspec.json.Decoder(_EventBody).decode
 
 
 def _line(row: Sequence[Any]) -> str:

@@ -43,7 +43,7 @@ class OpenSegment:
         if self._db is None:
             self.open()
         if self.layout.segment(self.index + 1).exists():
-            self.let_go()
+            self.release()
             self.open()
         if _identity(self.layout.segment(self.index)) != self._identity:
             raise AuditUnavailable(
@@ -52,7 +52,7 @@ class OpenSegment:
             )
         if schema.sealed(self.there()):
             segments.follow_on(self.there(), self.layout, self.index, self._anchors)
-            self.let_go()
+            self.release()
             self.open()
 
     def open(self) -> None:
@@ -85,7 +85,7 @@ class OpenSegment:
     def leave(self, problem: str) -> None:
         """Continue in a new segment, linked to this damaged one. Raises AuditUnavailable."""
         self._left()
-        self.let_go()
+        self.release()
         try:
             segments.leave_damaged(self.layout, self.index, problem, self._anchors)
         except OSError as error:
@@ -96,7 +96,7 @@ class OpenSegment:
         """Open the segment for writing, if the disk was too full to do so before."""
         if self._frozen:
             db = segments.connect(self.layout.segment(self.index))
-            self.let_go()
+            self.release()
             self._db, self._patience_s = db, -1.0
 
     def full(self, error: Exception) -> bool:
@@ -133,7 +133,7 @@ class OpenSegment:
             raise AuditUnavailable("the audit log is closed")
         return self._db
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close it."""
         if self._db is not None:
             db, self._db, self._frozen = self._db, None, False
@@ -172,7 +172,7 @@ def busy(error: Exception) -> bool:
 
 def _identity(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        st = path.stat()
     except OSError:
         return (0, 0)
-    return (found.st_dev, found.st_ino)
+    return (st.st_dev, st.st_ino)

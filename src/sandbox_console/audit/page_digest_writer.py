@@ -41,14 +41,14 @@ class PageDigests:
         """The pages that were changed while no row was added. It compares only if somebody has written to the file."""
         if file_when_written(self._layout.pages) in (None, self._file()):
             return []
-        found, _ = read(self._layout.pages, self._keys)
+        digests, _ = read(self._layout.pages, self._keys)
         db = self._segment.there()
-        if found is None or not self._describes(found.head, rows.head(db)):
+        if digests is None or not self._describes(digests.head, rows.head(db)):
             return []
         content = content_of(db)
-        if content is None or found.head.statistics != schema.statistics(db):
+        if content is None or digests.head.statistics != schema.statistics(db):
             return []
-        return found.differing(content)
+        return digests.differing(content)
 
     def update(self) -> None:
         """Move the write-ahead log into the file, as far as no reader prevents it, and write the digests anew.
@@ -61,14 +61,14 @@ class PageDigests:
         frames = self._segment.checkpoint()
         if place == self._last or self._segment.room() < ROOM:
             return
-        found, _ = read(self._layout.pages, self._keys)
-        if found is not None and found.head.place == place and found.head.file == self._file():
+        digests, _ = read(self._layout.pages, self._keys)
+        if digests is not None and digests.head.place == place and digests.head.file == self._file():
             self._last = place
             return
         [count], [page_bytes] = (db.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
         each = None
-        if found is not None and self._follows(found.head, before) and found.head.page_bytes == page_bytes:
-            each = _replaced(found.each, self._wal, frames, count, page_bytes)
+        if digests is not None and self._follows(digests.head, before) and digests.head.page_bytes == page_bytes:
+            each = _replaced(digests.each, self._wal, frames, count, page_bytes)
         if each is None:
             content = content_of(db)
             each = of_pages(content, page_bytes) if content is not None else None
@@ -113,8 +113,8 @@ class PageDigests:
         return self._path.with_name(self._path.name + "-wal")
 
     def _file(self) -> File:
-        found = self._path.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        st = self._path.stat()
+        return st.st_ino, st.st_size, st.st_mtime_ns
 
     def _stamp(self) -> File:
         """Give the file a time that no write gives it, so that each later write is noticed.

@@ -123,13 +123,13 @@ def against_digests(db: sqlite3.Connection, name: str, noted: Sequence[tuple[Dig
     Returns what was changed, or else why it cannot be known; both are empty if no byte was changed. Raises
     sqlite3.Error.
     """
-    found, problem = noted[-1]
+    digests, problem = noted[-1]
     if problem:
         return problem, ""
     place = rows.head(db)
     same = [one for one, _ in noted if one is not None and one.head.place == place]
     if not same:
-        return "", _UNUSED.format(name) + _why_older(found, place)
+        return "", _UNUSED.format(name) + _why_older(digests, place)
     if same[-1].head.statistics != schema.statistics(db):
         return "", _UNUSED.format(name) + "somebody ran ANALYZE after its digests were made"
     content = content_of(db)
@@ -140,13 +140,13 @@ def against_digests(db: sqlite3.Connection, name: str, noted: Sequence[tuple[Dig
     return (f"page {pages[0]} of {name}{more} was changed where it has no row" if pages else ""), ""
 
 
-def _why_older(found: Digests | None, place: Place) -> str:
-    if found is None:
+def _why_older(digests: Digests | None, place: Place) -> str:
+    if digests is None:
         return "there are no digests of its pages; the next console makes them when it closes the log"
-    if found.head.seq >= place[0]:
-        return f"the digests of its pages are from row {found.head.seq}, which it does not have"
+    if digests.head.seq >= place[0]:
+        return f"the digests of its pages are from row {digests.head.seq}, which it does not have"
     return (
-        f"the digests of its pages are from row {found.head.seq}, and rows up to {place[0]} were added by a console "
+        f"the digests of its pages are from row {digests.head.seq}, and rows up to {place[0]} were added by a console "
         "that is still open, was killed or is older"
     )
 

@@ -53,13 +53,13 @@ async def proof(path: Path, targets: Collection[str], until: float) -> Proof:
         if found is not None:
             seqs |= found[0]
             old |= {seq for seq in seqs if seq <= found[1]}
-    anchors = [one for one in Anchors(layout.anchors, layout.key).read()[0] if one.sig]
+    anchors = [anchor for anchor in Anchors(layout.anchors, layout.key).read()[0] if anchor.sig]
     return _runs(sorted(seqs), anchors, old)
 
 
 def _runs(seqs: Sequence[int], anchors: Sequence[Anchor], old: Collection[int]) -> Proof:
     """The runs that link each row to the first signed anchor after it, so that a row always has the same proof."""
-    places = [one.seq for one in anchors]
+    places = [anchor.seq for anchor in anchors]
     runs: list[Run] = []
     used: list[Anchor] = []
     unproved: list[int] = []

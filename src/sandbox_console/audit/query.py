@@ -108,24 +108,24 @@ def _of_segment(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: 
     attempts = _attempts(db, query, spans, limit, later) if _in_time(db, query) else []
     ends: Ends = {}
     for at in range(0, len(attempts), _AT_ONCE):
-        some = [one.seq for one in attempts[at : at + _AT_ONCE]]
+        some = [row.seq for row in attempts[at : at + _AT_ONCE]]
         for end in _rows(db, f"ref IN ({_marks(some)})", *some):
             ends.setdefault(end.ref or 0, []).append(end)
-    found = [_entry(one, ends.get(one.seq, []) + later.get(one.seq, [])) for one in attempts]
-    if len(found) < limit:
+    entries = [_entry(row, ends.get(row.seq, []) + later.get(row.seq, [])) for row in attempts]
+    if len(entries) < limit:
         _note_later(db, later)
-    return found
+    return entries
 
 
 def _attempts(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: int, later: Ends) -> list[AuditRow]:
     where, values = _where(query, later, rare=not query.outcome or _is_rare(db, query.outcome))
-    found: list[AuditRow] = []
+    rows: list[AuditRow] = []
     for within, ends in [("", ())] if spans is None else [(" AND seq BETWEEN ? AND ?", span) for span in spans]:
         sql = f"SELECT {_FIELDS} FROM record a WHERE kind = 'attempt'{within}{where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
-        found += map(row, db.execute(sql, (*ends, *values, limit - len(found))).fetchall())
-        if len(found) >= limit:
+        rows += map(row, db.execute(sql, (*ends, *values, limit - len(rows))).fetchall())
+        if len(rows) >= limit:
             break
-    return found
+    return rows
 
 
 def _in_time(db: sqlite3.Connection, query: AuditQuery) -> bool:
@@ -143,8 +143,8 @@ def _in_time(db: sqlite3.Connection, query: AuditQuery) -> bool:
 def _note_later(db: sqlite3.Connection, later: Ends) -> None:
     """Remember ends in this segment whose attempts are in an older one."""
     [first] = db.execute("SELECT coalesce(min(seq), 0) FROM record").fetchone()
-    for one in _rows(db, "ref < ?", first) if first > 1 else ():
-        later.setdefault(one.ref or 0, []).append(one)
+    for row in _rows(db, "ref < ?", first) if first > 1 else ():
+        later.setdefault(row.ref or 0, []).append(row)
 
 
 def _storable(query: AuditQuery) -> bool:
@@ -162,9 +162,9 @@ def _refuse_long(text: str) -> None:
 
 
 def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
-    rest = sorted(rest, key=lambda one: one.seq)  # from several segments
-    notes = tuple(one for one in rest if one.kind is Kind.NOTE)
-    end = next((one for one in rest if one.kind in (Kind.OUTCOME, Kind.UNKNOWN)), None)
+    rest = sorted(rest, key=lambda row: row.seq)  # from several segments
+    notes = tuple(row for row in rest if row.kind is Kind.NOTE)
+    end = next((row for row in rest if row.kind in (Kind.OUTCOME, Kind.UNKNOWN)), None)
     return AuditEntry(attempt, end, notes)
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-if TYPE_CHECKING:  # every command imports `Keep` with the configuration
+if TYPE_CHECKING:  # every command imports `RetentionPolicy` with the configuration
     from sandbox_console.audit.anchors import Anchors
     from sandbox_console.audit.layout import Layout
 
 MIB = 1024 * 1024
 
 
-class Keep(Struct, frozen=True):
+class RetentionPolicy(Struct, frozen=True):
     """When a segment is sealed (``segment_bytes``), and how much is kept (``days`` and ``segments``; None keeps all).
 
     ``archive`` is a folder that old segments are moved to; without one they are removed.
@@ -27,7 +27,7 @@ class Keep(Struct, frozen=True):
     archive: Path | None = None
 
 
-def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]]:
+def too_old(layout: Layout, keep: RetentionPolicy, anchors: Anchors) -> list[dict[str, Any]]:
     """The manifests of sealed segments that are too old or too many, oldest first."""
     from sandbox_console.audit.segments import read_signed
 

@@ -148,8 +148,8 @@ def _file(path: Path) -> tuple[int, ...] | None:
     with suppress(FileNotFoundError):
         if path.with_name(path.name + "-wal").stat().st_size:
             return None
-    found = path.stat()
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    st = path.stat()
+    return (st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
 
 
 def _room(layout: Layout) -> int:

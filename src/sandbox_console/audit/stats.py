@@ -15,31 +15,31 @@ from sandbox_console.model.audit import AuditStats
 async def stats(path: Path) -> AuditStats:
     """The number and age of rows, the size, and what was done by whom with what outcome."""
     layout = Layout(path)
-    found = AuditStats()
+    audit_stats = AuditStats()
     for index in layout.indices():
         async with reading(layout.segment(index)) as db:
             if db is None:
                 continue
-            await unit(db, _count, db._conn, found)  # noqa: SLF001
-            found.segments += 1
+            await unit(db, _count, db._conn, audit_stats)  # noqa: SLF001
+            audit_stats.segments += 1
         for end in ("", "-wal"):
             part = layout.segment(index).with_name(layout.segment(index).name + end)
-            found.bytes += part.stat().st_size if part.exists() else 0
-    return found
+            audit_stats.bytes += part.stat().st_size if part.exists() else 0
+    return audit_stats
 
 
-def _count(db: sqlite3.Connection, found: AuditStats) -> None:
+def _count(db: sqlite3.Connection, stats: AuditStats) -> None:
     rows, first, last = db.execute("SELECT count(*), min(ts_ns), max(ts_ns) FROM record").fetchone()
     if not rows:
         return
-    found.rows += rows
-    found.first_at = first / 1e9 if found.first_at is None else found.first_at
-    found.last_at = last / 1e9
+    stats.rows += rows
+    stats.first_at = first / 1e9 if stats.first_at is None else stats.first_at
+    stats.last_at = last / 1e9
     for counter, column, which in (
-        (found.actions, "action", "kind = 'attempt'"),
-        (found.actors, "actor", "kind = 'attempt'"),
-        (found.backends, "backend", "kind = 'attempt'"),
-        (found.outcomes, "outcome", "kind IN ('outcome', 'unknown')"),
+        (stats.actions, "action", "kind = 'attempt'"),
+        (stats.actors, "actor", "kind = 'attempt'"),
+        (stats.backends, "backend", "kind = 'attempt'"),
+        (stats.outcomes, "outcome", "kind IN ('outcome', 'unknown')"),
     ):
         sql = f"SELECT {column}, count(*) FROM record WHERE {which} GROUP BY 1"  # noqa: S608
         counter.update(Counter(dict(db.execute(sql).fetchall())))

@@ -16,7 +16,7 @@ from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock
 from sandbox_console.audit.open_segment import ROOM, SQLITE_FULL, OpenSegment, busy, unavailable
 from sandbox_console.audit.page_digest_writer import PageDigests
 from sandbox_console.audit.reserve import Reserve
-from sandbox_console.audit.retention import Keep, remove_segment, too_old
+from sandbox_console.audit.retention import RetentionPolicy, remove_segment, too_old
 from sandbox_console.audit.rows import Draft, Row
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
@@ -34,7 +34,12 @@ class Store:
     """
 
     def __init__(
-        self, layout: Layout, keep: Keep, actor: str, session: str, waits: Callable[[str], None] = lambda _: None
+        self,
+        layout: Layout,
+        keep: RetentionPolicy,
+        actor: str,
+        session: str,
+        waits: Callable[[str], None] = lambda _: None,
     ) -> None:
         """``waits`` is called with a text that says what an append is waiting for."""
         self._layout, self._keep = layout, keep
@@ -59,7 +64,7 @@ class Store:
                 self._tell_changed_pages()
                 self._proof.begin()
         except BaseException as error:
-            self._segment.let_go()
+            self._segment.release()
             self._lock.release()
             if isinstance(error, (sqlite3.Error, OSError, ValueError)):
                 raise unavailable(error, layout.segment(self._segment.index or 1)) from error
@@ -116,7 +121,7 @@ class Store:
                     self._drain_if_free()
                     self._proof.anchor("session")
                 self._note_pages()
-                self._segment.let_go()
+                self._segment.release()
         finally:
             self._lock.release()
 

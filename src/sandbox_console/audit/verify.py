@@ -12,7 +12,7 @@ from sandbox_console.audit.end_proof import ANCHOR_EVERY
 from sandbox_console.audit.head import Head, HeadFile
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.verify_segment import Found, Log, walk_reserve, walk_segment
+from sandbox_console.audit.verify_segment import Findings, Log, walk_reserve, walk_segment
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Verification
 
@@ -44,8 +44,8 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
     signed, problem = anchors.read(public)
     shipped = ship.place(layout.cursor)  # the same
-    found = Found()
-    vouched = {one.seq: one.hash for one in signed} | ({head.seq: head.hash} if head else {})
+    found = Findings()
+    vouched = {anchor.seq: anchor.hash for anchor in signed} | ({head.seq: head.hash} if head else {})
     log = Log(layout, public or anchors.keys, vouched)
     indices = layout.indices()
     indices = [*layout.archived(indices[0]), *indices] if indices else []
@@ -65,7 +65,7 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     return _result(found, signed, (*found.warnings, *LIMITS, *(BY_PUBLIC_KEY if public else ())))
 
 
-def _result(found: Found, signed: Sequence[Anchor], limits: tuple[str, ...]) -> Verification:
+def _result(found: Findings, signed: Sequence[Anchor], limits: tuple[str, ...]) -> Verification:
     return Verification(
         not found.problem, found.rows, found.head.hex() if found.rows else "", found.first_bad, found.problem,
         max(0, found.attempts - found.ends), found.unknown, limits, segments=found.segments, anchors=len(signed),
@@ -73,7 +73,7 @@ def _result(found: Found, signed: Sequence[Anchor], limits: tuple[str, ...]) -> 
     )  # fmt: skip
 
 
-def _against_each_other(log: Log, indices: Sequence[int], signed: list[Anchor], found: Found) -> None:
+def _against_each_other(log: Log, indices: Sequence[int], signed: list[Anchor], found: Findings) -> None:
     """Check whether segments are missing without a row that says so, or rows that an anchor names."""
     gone = indices[0] - 1 if indices else 0
     if gone and gone not in found.retired and not log.layout.quarantine(gone).exists():
@@ -81,7 +81,7 @@ def _against_each_other(log: Log, indices: Sequence[int], signed: list[Anchor], 
     _against_anchors(log, signed, found)
 
 
-def _altered(found: Found) -> None:
+def _altered(found: Findings) -> None:
     for other in found.altered:
         found.fail(other)
     if found.forged:
@@ -98,7 +98,7 @@ def _head(layout: Layout, keys: Keys) -> tuple[Head | None, str]:
     return head, problem
 
 
-def _against_anchors(log: Log, signed: list[Anchor], found: Found) -> None:
+def _against_anchors(log: Log, signed: list[Anchor], found: Findings) -> None:
     if signed and signed[-1].seq > found.last and not found.problem:
         last = signed[-1]
         found.fail(
@@ -117,7 +117,7 @@ def _against_anchors(log: Log, signed: list[Anchor], found: Found) -> None:
         found.warnings.append("no anchors: a missing tail is not noticed")
 
 
-def _against_head(log: Log, head: Head | None, problem: str, signed: list[Anchor], found: Found) -> None:
+def _against_head(log: Log, head: Head | None, problem: str, signed: list[Anchor], found: Findings) -> None:
     """Check the head: it may be behind the log, if a console died between the two writes, but never ahead of it."""
     end = max(found.last, found.waiting)
     if problem or (head is None and found.form > 1 and found.rows):
@@ -132,7 +132,7 @@ def _against_head(log: Log, head: Head | None, problem: str, signed: list[Anchor
         found.fail(f"anchors were cut: row {head.anchored} was anchored last, and its anchor is gone")
 
 
-def _against_gap(last: Anchor | None, found: Found) -> None:
+def _against_gap(last: Anchor | None, found: Findings) -> None:
     """``last`` is read after the walk, because others write meanwhile and sign at intervals under the log's lock."""
     if last and found.last - last.seq > 2 * ANCHOR_EVERY:
         found.fail(
@@ -140,7 +140,7 @@ def _against_gap(last: Anchor | None, found: Found) -> None:
         )
 
 
-def _against_cursor(place: tuple[str, int], found: Found) -> None:
+def _against_cursor(place: tuple[str, int], found: Findings) -> None:
     console, shipped = place
     if console == found.console and shipped > found.last:
         found.fail(f"the tail was cut: row {shipped} was shipped, and the log ends at row {found.last}", found.last + 1)

@@ -25,7 +25,7 @@ from sandbox_console.errors import AuditUnavailable
 _COLUMNS = ", ".join(schema.COLUMNS)
 
 
-class Found(Struct):
+class Findings(Struct):
     """The findings of the walk so far."""
 
     rows: int = 0
@@ -71,7 +71,7 @@ class Log(Struct, frozen=True):
         return max(self.signed, default=0) if isinstance(self.by, PublicKey) else 2**63 - 1
 
 
-async def walk_segment(log: Log, index: int, found: Found, *, newest: bool) -> None:
+async def walk_segment(log: Log, index: int, found: Findings, *, newest: bool) -> None:
     """Check one segment: its rows, its table as made, its manifest, and how it follows the one before."""
     layout = log.layout
     try:
@@ -108,7 +108,7 @@ async def walk_segment(log: Log, index: int, found: Found, *, newest: bool) -> N
         found.altered += _against_manifest(log, index, told, walked, found)
 
 
-def _left(log: Log, index: int, found: Found, *, newest: bool = False) -> bool:
+def _left(log: Log, index: int, found: Findings, *, newest: bool = False) -> bool:
     """Whether a console left the segment as damaged. Without a valid signature, its note is itself a problem."""
     left, problem = segments.read_signed(log.layout.quarantine(index), log.by)
     if problem:
@@ -118,7 +118,7 @@ def _left(log: Log, index: int, found: Found, *, newest: bool = False) -> bool:
     return left is not None
 
 
-def _note_altered(log: Log, index: int, told: Mapping[str, Any], found: Found) -> None:
+def _note_altered(log: Log, index: int, told: Mapping[str, Any], found: Findings) -> None:
     opened = f"segment {index} was opened to be changed: "
     if told["altered"]:
         found.altered.append(opened + told["altered"])
@@ -128,7 +128,7 @@ def _note_altered(log: Log, index: int, told: Mapping[str, Any], found: Found) -
         found.altered.append(opened + "its table carried is not as made")
 
 
-def _against_manifest(log: Log, index: int, told: Mapping[str, Any], walked: Walk, found: Found) -> list[str]:
+def _against_manifest(log: Log, index: int, told: Mapping[str, Any], walked: Walk, found: Findings) -> list[str]:
     made, problem = segments.read_signed(log.layout.manifest(index), log.by, unsigned=found.form == 1)
     if made is None:
         return [problem or f"the manifest of segment {index} is missing"]
@@ -138,7 +138,7 @@ def _against_manifest(log: Log, index: int, told: Mapping[str, Any], walked: Wal
     return []
 
 
-def _compare(result: tuple[str, str], found: Found) -> None:
+def _compare(result: tuple[str, str], found: Findings) -> None:
     """Note what comparing a segment's bytes found: what was changed, or else why that cannot be known."""
     changed, unknown = result
     found.altered += [changed] if changed else []
@@ -147,7 +147,7 @@ def _compare(result: tuple[str, str], found: Found) -> None:
 
 
 def _walk(
-    db: sqlite3.Connection, log: Log, index: int, found: Found, noted: list[tuple[Digests | None, str]]
+    db: sqlite3.Connection, log: Log, index: int, found: Findings, noted: list[tuple[Digests | None, str]]
 ) -> tuple[dict[str, Any], Walk]:
     """``noted`` has the digests that were read before, if the segment is the newest."""
     db.execute("BEGIN")
@@ -184,7 +184,7 @@ def _walk(
         db.execute("ROLLBACK")
 
 
-def _older(db: sqlite3.Connection, log: Log, index: int, found: Found) -> str:
+def _older(db: sqlite3.Connection, log: Log, index: int, found: Findings) -> str:
     """Note the segment's form. One older than that of an earlier segment is a problem, because no console writes it."""
     before, found.form = found.form, schema.form(db)
     if found.form < max(before, log.by.form if isinstance(log.by, Keys) else 1):
@@ -218,7 +218,7 @@ def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
 
 
-def _link(log: Log, index: int, head: schema.Head, found: Found) -> str:
+def _link(log: Log, index: int, head: schema.Head, found: Findings) -> str:
     """What is wrong with how a segment follows the one before it; empty if nothing is."""
     if head.index != index:
         return f"the file of segment {index} is that of segment {head.index}"
@@ -254,7 +254,7 @@ def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[s
     return f"segment {index - 1} was damaged and left ({left['problem']}), and is not here any more"
 
 
-def walk_reserve(log: Log, found: Found) -> None:
+def walk_reserve(log: Log, found: Findings) -> None:
     """Check the rows waiting in the reserve. They follow the last row of the newest segment."""
     waiting = [row for row in Reserve(log.layout.reserve).rows() if row[0] > found.last]
     if waiting and not found.problem:

@@ -16,7 +16,7 @@ from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import FileInfo, GuestEvent, GuestProcess, PathChange
 from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import Diagnosis, Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
@@ -200,10 +200,10 @@ class Raw(Protocol):
 
 
 @runtime_checkable
-class Happenings(Protocol):
+class GuestEvents(Protocol):
     """Capability.EVENTS."""
 
-    def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
+    def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
         """What happened to it, oldest first; with ``follow``, for as long as the caller iterates."""
         ...
 

@@ -108,7 +108,7 @@ class PassableTerminal(Terminal, Protocol):
         """Stop reading, and return what the other process needs."""
         ...
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close this process's end. The shell goes on, as another process has the files."""
         ...
 

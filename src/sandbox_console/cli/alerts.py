@@ -31,14 +31,14 @@ async def alerts(context: Context) -> int:
 
 
 async def _ls(context: Context, book: AlertBook) -> int:
-    found = await book.alerts(resolved=context.args.all)
+    alerts = await book.alerts(resolved=context.args.all)
     if context.json:
-        for one in found:
-            context.record(one.as_dict())
+        for alert in alerts:
+            context.record(alert.as_dict())
         return 0
     head = ("STATE", "SEVERITY", "RULE", "SANDBOX", "SINCE", "TEXT")
-    context.table(head, (_row(one, context.now()) for one in found))
-    if not found:
+    context.table(head, (_row(alert, context.now()) for alert in alerts))
+    if not alerts:
         context.say("no alert fires")
     if not await book.watcher():
         context.say("note: no process is running the rules; sandbox-console watch does")
@@ -47,35 +47,44 @@ async def _ls(context: Context, book: AlertBook) -> int:
     return 0
 
 
-def _row(one: Alert, now: float) -> tuple[str, ...]:
-    state = f"{one.state}, silenced" if one.silenced else str(one.state)
-    return state, one.severity, one.rule, one.name, f"{duration(now - one.since)} ago", one.text
+def _row(alert: Alert, now: float) -> tuple[str, ...]:
+    state = f"{alert.state}, silenced" if alert.silenced else str(alert.state)
+    return state, alert.severity, alert.rule, alert.name, f"{duration(now - alert.since)} ago", alert.text
 
 
 async def _outbox(context: Context, book: AlertBook) -> int:
-    found = await book.waiting()
+    deliveries = await book.waiting()
     if context.json:
-        for one in found:
-            context.record(_delivery(one))
+        for delivery in deliveries:
+            context.record(_delivery(delivery))
         return 0
     head = ("CHANNEL", "RULE", "STATUS", "MADE", "TRIES", "NEXT", "WHY")
-    context.table(head, (_delivery_row(one, context.now()) for one in found))
-    if not found:
+    context.table(head, (_delivery_row(delivery, context.now()) for delivery in deliveries))
+    if not deliveries:
         context.say("every message has arrived")
     return 0
 
 
-def _delivery(one: Delivery) -> dict[str, object]:
+def _delivery(delivery: Delivery) -> dict[str, object]:
     return {
-        "channel": one.channel, "message": one.message.id, "rule": one.message.rule, "status": one.message.status,
-        "at": one.message.at, "attempts": one.attempts, "next_at": one.next_at, "error": one.error,
+        "channel": delivery.channel, "message": delivery.message.id, "rule": delivery.message.rule,
+        "status": delivery.message.status, "at": delivery.message.at, "attempts": delivery.attempts,
+        "next_at": delivery.next_at, "error": delivery.error,
     }  # fmt: skip
 
 
-def _delivery_row(one: Delivery, now: float) -> tuple[str, ...]:
-    wait = f"in {duration(one.next_at - now)}" if one.next_at > now else "now"
-    made = f"{duration(now - one.message.at)} ago"
-    return one.channel, one.message.rule, one.message.status, made, str(one.attempts), wait, one.error or "-"
+def _delivery_row(delivery: Delivery, now: float) -> tuple[str, ...]:
+    wait = f"in {duration(delivery.next_at - now)}" if delivery.next_at > now else "now"
+    made = f"{duration(now - delivery.message.at)} ago"
+    return (
+        delivery.channel,
+        delivery.message.rule,
+        delivery.message.status,
+        made,
+        str(delivery.attempts),
+        wait,
+        delivery.error or "-",
+    )
 
 
 async def _silence(context: Context, book: AlertBook) -> int:
@@ -94,26 +103,25 @@ async def _silence(context: Context, book: AlertBook) -> int:
         raise UsageError(f"--for: {error}") from None
     if not 0 < seconds <= _MONTH_S:
         raise UsageError("--for: a silence lasts up to 31 days", hint="--for 2h")
-    made = await book.silence(args.rule, args.sandbox, seconds, args.reason)
+    silence = await book.silence(args.rule, args.sandbox, seconds, args.reason)
     if context.json:
-        context.record(made.as_dict())
+        context.record(silence.as_dict())
     else:
-        context.say(f"silence {made.id}: no messages of {made.rule} about {made.sandbox} until {moment(made.until)}")
+        context.say(
+            f"silence {silence.id}: no messages of {silence.rule} about {silence.sandbox} until {moment(silence.until)}"
+        )
     return 0
 
 
 async def _silences(context: Context, book: AlertBook) -> int:
-    found = await book.silences()
-    if context.json:
-        for one in found:
-            context.record(one.as_dict())
-        return 0
-    context.table(("ID", "RULE", "SANDBOX", "UNTIL", "BY", "REASON"), map(_silence_row, found))
+    silences = await book.silences()
+    head = ("ID", "RULE", "SANDBOX", "UNTIL", "BY", "REASON")
+    context.listing(head, silences, Silence.as_dict, _silence_row)
     return 0
 
 
-def _silence_row(one: Silence) -> tuple[str, ...]:
-    return str(one.id), one.rule, one.sandbox, moment(one.until), one.by, one.reason or "-"
+def _silence_row(silence: Silence) -> tuple[str, ...]:
+    return str(silence.id), silence.rule, silence.sandbox, moment(silence.until), silence.by, silence.reason or "-"
 
 
 async def _test(context: Context, book: AlertBook, known: list[str]) -> int:

@@ -118,9 +118,9 @@ def _add_derived(verbs: Any, verb: _Add) -> None:
         ("commit", "make an image from a sandbox's root", "IMAGE", "the image's name"),
         ("fork", "make a running copy of a running sandbox", "NEW", "the copy's name"),
     ):
-        one = verb(verbs, name, about)
-        one.add_argument("name", metavar="NAME", help=_NAME)
-        one.add_argument("new", metavar=metavar, help=meaning)
+        parser = verb(verbs, name, about)
+        parser.add_argument("name", metavar="NAME", help=_NAME)
+        parser.add_argument("new", metavar=metavar, help=meaning)
 
 
 def _add_images(verbs: Any, verb: _Add) -> None:

@@ -83,11 +83,11 @@ def _add_egress(verbs: Any, verb: _Add) -> None:
         ("deny", "deny hosts, cut open tunnels to them, then check with the gateway"),
         ("remove", "remove rules by their patterns"),
     ):
-        one = verb(egress, name, about)
-        one.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
-        one.add_argument("hosts", metavar="HOST", nargs="+", help="host, host:port or *.suffix")
+        parser = verb(egress, name, about)
+        parser.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+        parser.add_argument("hosts", metavar="HOST", nargs="+", help="host, host:port or *.suffix")
         if name != "remove":
-            one.add_argument("--for", metavar="T", dest="period", help="90s, 15m, 2h; by default for ever")
+            parser.add_argument("--for", metavar="T", dest="period", help="90s, 15m, 2h; by default for ever")
     test = verb(egress, "test", "say which rule decides about a host, without connecting; exit 1 if it is denied")
     test.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
     test.add_argument("host", metavar="HOST[:PORT]", help="by default port 443")
@@ -101,8 +101,8 @@ def _add_egress(verbs: Any, verb: _Add) -> None:
         ("ls", "list what was denied in all sandboxes, by host"),
         ("feed", "print each denial on a line of its own"),
     ):
-        one = verb(egress, name, about)
-        one.add_argument("--all", action="store_true", help="include what was allowed")
-        one.add_argument("--since", metavar="T", help="only the last 10m, 2h, 1d")
+        parser = verb(egress, name, about)
+        parser.add_argument("--all", action="store_true", help="include what was allowed")
+        parser.add_argument("--since", metavar="T", help="only the last 10m, 2h, 1d")
         if name == "feed":
-            one.add_argument("-f", "--follow", action="store_true", help="follow new decisions until Ctrl+C")
+            parser.add_argument("-f", "--follow", action="store_true", help="follow new decisions until Ctrl+C")

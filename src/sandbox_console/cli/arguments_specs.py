@@ -28,12 +28,14 @@ def _add_making(verbs: Any, verb: _Add) -> None:
     create.add_argument("--template", metavar="T", help="start from a template; the file and the options change it")
     _add_spec(create)
     create.add_argument("--dry-run", action="store_true", help="say what would happen, but do nothing")
-    update = verb(verbs, "update", "change a sandbox's spec: live if possible, otherwise by recreating it")
-    update.add_argument("name", metavar="NAME", help=_NAME)
+    update = verb(verbs, "update", "change sandboxes' specs: live if possible, otherwise by recreating them")
+    update.add_argument("names", metavar="NAME", nargs="*", help=_NAME)
+    update.add_argument("--with-label", metavar="K=V", action="append", help="change all of this console with a label")
     update.add_argument("--name", metavar="NEW", dest="rename", help="rename it")
     update.add_argument("--unset", metavar="FIELD", action="append", default=[], help="reset a field to its default")
     _add_spec(update)
-    update.add_argument("--dry-run", action="store_true", help="print the plan, but do nothing")
+    update.add_argument("--commit", action="store_true", help="before one is recreated, make an image of its files")
+    update.add_argument("--dry-run", action="store_true", help="print the plan and what is lost, but do nothing")
 
 
 def _add_spec(parser: argparse.ArgumentParser) -> None:

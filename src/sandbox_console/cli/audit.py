@@ -45,11 +45,7 @@ async def _ls(context: Context) -> int:
     )
     async with context.open() as console:
         entries = await console.history(query)
-    if context.json:
-        for one in entries:
-            context.record(json_output.entry(one))
-    else:
-        context.table(_HEAD, (_row(one) for one in entries))
+    context.listing(_HEAD, entries, json_output.entry, _row)
     return 0
 
 
@@ -78,8 +74,8 @@ def _count(text: str, what: str) -> int:
     return number
 
 
-def _row(one: AuditEntry) -> tuple[str, ...]:
-    row = json_output.entry(one)
+def _row(entry: AuditEntry) -> tuple[str, ...]:
+    row = json_output.entry(entry)
     return (
         str(row["id"]),
         moment(row["at_ns"] / 1e9),
@@ -93,22 +89,22 @@ def _row(one: AuditEntry) -> tuple[str, ...]:
 
 async def _show(context: Context) -> int:
     async with context.open() as console:
-        found = await console.audit_entry(_count(context.args.id, "ID"))
-    rows = [found.attempt, *([found.end] if found.end else []), *found.notes]
+        entry = await console.audit_entry(_count(context.args.id, "ID"))
+    rows = [entry.attempt, *([entry.end] if entry.end else []), *entry.notes]
     if context.json:
-        end = found.end.as_dict() if found.end else None
-        notes = [note.as_dict() for note in found.notes]
-        context.record({"attempt": found.attempt.as_dict(), "end": end, "notes": notes})
+        end = entry.end.as_dict() if entry.end else None
+        notes = [note.as_dict() for note in entry.notes]
+        context.record({"attempt": entry.attempt.as_dict(), "end": end, "notes": notes})
         return 0
-    for one in rows:
-        _print_row(context, one)
+    for row in rows:
+        _print_row(context, row)
     return 0
 
 
-def _print_row(context: Context, one: AuditRow) -> None:
-    context.text(f"{one.kind} {one.seq}  {moment_ns(one.at_ns)}  {one.actor}  {one.action}  {one.outcome}".rstrip())
-    took = [] if one.dur_us is None else [("took", f"{one.dur_us / 1e6:.3f} s")]
-    for key, value in [("target", one.target), *took, *_flat(one.body), ("session", one.session), ("hash", one.hash)]:
+def _print_row(context: Context, row: AuditRow) -> None:
+    context.text(f"{row.kind} {row.seq}  {moment_ns(row.at_ns)}  {row.actor}  {row.action}  {row.outcome}".rstrip())
+    took = [] if row.dur_us is None else [("took", f"{row.dur_us / 1e6:.3f} s")]
+    for key, value in [("target", row.target), *took, *_flat(row.body), ("session", row.session), ("hash", row.hash)]:
         context.text(f"  {key:<16}  {value}")
 
 
@@ -124,7 +120,7 @@ def _flat(body: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 async def _public_key(context: Context) -> int:
     async with context.open() as console:
-        pem = console.trail.public_key()
+        pem = console.audit_log.public_key()
     if context.json:
         context.record({"public_key": pem.decode()})
     else:
@@ -132,17 +128,17 @@ async def _public_key(context: Context) -> int:
     return 0
 
 
-async def _pem(name: str | None, ground: GuestFolders) -> bytes | None:
+async def _pem(name: str | None, guest_folders: GuestFolders) -> bytes | None:
     try:
-        return await asyncio.to_thread(read_small, name, ground, _PEM_MOST) if name else None
+        return await asyncio.to_thread(read_small, name, guest_folders, _PEM_MOST) if name else None
     except OSError as error:
         raise UsageError(f"--public-key: {name} cannot be read: {error.strerror}") from None
 
 
-def _refuse_guests(option: str, folder: Path, ground: GuestFolders) -> None:
+def _refuse_guests(option: str, folder: Path, guest_folders: GuestFolders) -> None:
     """Refuse to open a database that a sandbox can change. Raises Conflict."""
     try:
-        with folder_at(str(folder), ground) as found:
+        with folder_at(str(folder), guest_folders) as found:
             root = found.root
     except OSError:  # the walk over the log reports it
         return
@@ -156,41 +152,41 @@ def _refuse_guests(option: str, folder: Path, ground: GuestFolders) -> None:
 async def _verify(context: Context) -> int:
     folder, archive = (Path(one) if one else None for one in (context.args.folder, context.args.archive))
     async with context.open() as console:
-        ground = await console.ground() if folder or archive or context.args.public_key else NOBODYS
-        pem = await _pem(context.args.public_key, ground)
+        guest_folders = await console.ground() if folder or archive or context.args.public_key else NOBODYS
+        pem = await _pem(context.args.public_key, guest_folders)
         for option, place in (("--folder", folder), ("--archive", archive)):
             if place:
-                await asyncio.to_thread(_refuse_guests, option, place, ground)
-        found = await console.trail.verify(folder, pem, archive)
+                await asyncio.to_thread(_refuse_guests, option, place, guest_folders)
+        result = await console.audit_log.verify(folder, pem, archive)
     if context.json:
-        context.record(verification(found))
-    elif found.ok:
-        context.text(f"ok: {found.rows} rows, head {found.head or '-'}")
-        context.text(f"in flight {found.open_attempts}, unknown {found.unknown}")
-        signed = f", the last at {moment(found.anchored_at)}" if found.anchored_at else ""
-        context.text(f"segments {found.segments}, anchors {found.anchors}{signed}")
-        context.text(f"every byte compared in {found.compared} of {found.segments} segments")
+        context.record(verification(result))
+    elif result.ok:
+        context.text(f"ok: {result.rows} rows, head {result.head or '-'}")
+        context.text(f"in flight {result.open_attempts}, unknown {result.unknown}")
+        signed = f", the last at {moment(result.anchored_at)}" if result.anchored_at else ""
+        context.text(f"segments {result.segments}, anchors {result.anchors}{signed}")
+        context.text(f"every byte compared in {result.compared} of {result.segments} segments")
     else:
-        where = "" if found.first_bad is None else f" at row {found.first_bad}"
-        context.text(f"BROKEN{where}: {found.problem}")
-    for limit in found.limits:
+        where = "" if result.first_bad is None else f" at row {result.first_bad}"
+        context.text(f"BROKEN{where}: {result.problem}")
+    for limit in result.limits:
         context.say(f"it cannot know: {limit}")
-    return 0 if found.ok else 1
+    return 0 if result.ok else 1
 
 
-def verification(found: Verification) -> dict[str, Any]:
+def verification(result: Verification) -> dict[str, Any]:
     """The result of a walk over the chain."""
     return {
-        "ok": found.ok,
-        "rows": found.rows,
-        "head": found.head,
-        "first_bad": found.first_bad,
-        "problem": found.problem,
-        "open_attempts": found.open_attempts,
-        "unknown": found.unknown,
-        "segments": found.segments,
-        "segments_compared": found.compared,
-        "anchors": found.anchors,
-        "anchored_at": found.anchored_at,
-        "cannot_know": list(found.limits),
+        "ok": result.ok,
+        "rows": result.rows,
+        "head": result.head,
+        "first_bad": result.first_bad,
+        "problem": result.problem,
+        "open_attempts": result.open_attempts,
+        "unknown": result.unknown,
+        "segments": result.segments,
+        "segments_compared": result.compared,
+        "anchors": result.anchors,
+        "anchored_at": result.anchored_at,
+        "cannot_know": list(result.limits),
     }

@@ -33,7 +33,7 @@ async def export(context: Context) -> int:
     if after < 0:
         raise UsageError(f"--after: {after} is below 0")
     select = AuditSelection(after, moment_of(context, args.since), moment_of(context, args.until))
-    async with context.open() as console, aclosing(console.trail.export(args.format, select)) as blocks:
+    async with context.open() as console, aclosing(console.audit_log.export(args.format, select)) as blocks:
         await write_out(context, console, blocks)
     return 0
 
@@ -49,19 +49,19 @@ async def write_out(context: Context, console: Console, blocks: AsyncIterator[by
     context.say(f"{written:,} bytes in {path}")
 
 
-async def _to_file(path: str, blocks: AsyncIterator[bytes], ground: GuestFolders) -> int:
+async def _to_file(path: str, blocks: AsyncIterator[bytes], guest_folders: GuestFolders) -> int:
     """Write a new file of mode 0600, whole or not at all. Returns its size in bytes. Raises Conflict, ConsoleError."""
     try:
-        made = await asyncio.to_thread(NewFile, path, ground)
+        new_file = await asyncio.to_thread(NewFile, path, guest_folders)
     except FileExistsError:
         raise Conflict(f"{path} exists already", hint="name a new file") from None
     except OSError as error:
         raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
     try:
-        written = await _write_all(made.file, blocks)
-        made.keep()
+        written = await _write_all(new_file.file, blocks)
+        new_file.keep()
     except BaseException as error:
-        made.drop()
+        new_file.drop()
         if isinstance(error, OSError):
             raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
         raise
@@ -78,16 +78,27 @@ async def _write_all(file: BinaryIO, blocks: AsyncIterator[bytes]) -> int:
 async def stats(context: Context) -> int:
     """Counts over the whole log."""
     async with context.open() as console:
-        found = await console.trail.stats()
-    counted = {"actions": found.actions, "outcomes": found.outcomes, "actors": found.actors, "backends": found.backends}
+        audit_stats = await console.audit_log.stats()
+    counted = {
+        "actions": audit_stats.actions,
+        "outcomes": audit_stats.outcomes,
+        "actors": audit_stats.actors,
+        "backends": audit_stats.backends,
+    }
     if context.json:
-        data = {"rows": found.rows, "segments": found.segments, "bytes": found.bytes, "first_at": found.first_at,
-                "last_at": found.last_at}  # fmt: skip
+        data = {
+            "rows": audit_stats.rows, "segments": audit_stats.segments, "bytes": audit_stats.bytes,
+            "first_at": audit_stats.first_at, "last_at": audit_stats.last_at,
+        }  # fmt: skip
         context.record(data | {name: dict(counter.most_common()) for name, counter in counted.items()})
         return 0
-    span = f", {moment(found.first_at)} to {moment(found.last_at)}" if found.first_at and found.last_at else ""
-    segments = f"{found.segments} segment" + "s" * (found.segments != 1)
-    context.text(f"{found.rows:,} rows in {segments}, {found.bytes:,} bytes{span}")
+    span = (
+        f", {moment(audit_stats.first_at)} to {moment(audit_stats.last_at)}"
+        if audit_stats.first_at and audit_stats.last_at
+        else ""
+    )
+    segments = f"{audit_stats.segments} segment" + "s" * (audit_stats.segments != 1)
+    context.text(f"{audit_stats.rows:,} rows in {segments}, {audit_stats.bytes:,} bytes{span}")
     for name, counter in counted.items():
         context.text(f"{name:<9} " + ", ".join(f"{word or '-'} {count:,}" for word, count in counter.most_common(12)))
     return 0
@@ -99,7 +110,7 @@ async def ship(context: Context) -> int:
         init = context.args.init
         while True:
             try:
-                sent = await console.trail.ship(init=init)
+                sent = await console.audit_log.ship(init=init)
                 init = False
                 context.say(f"{sent:,} rows sent") if sent or not context.args.follow else None
             except ConsoleError as error:

@@ -22,7 +22,7 @@ from sandbox_console.model.bundle import BundleCheck, Manifest
 from sandbox_console.model.quantities import parse_size_mib
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, known_ground
-from sandbox_console.service.incident.bundle import Made
+from sandbox_console.service.incident.bundle import WrittenBundle
 from sandbox_console.service.incident.bundle import bundle as make_bundle
 from sandbox_console.service.incident.bundle_file import WriteFailed
 from sandbox_console.service.incident.bundle_open import open_bundle
@@ -78,7 +78,9 @@ def _files_most(text: str) -> int:
         raise UsageError(f"--files: {error}", hint="as in 512K, 4M; 0 takes no files") from None
 
 
-async def _write(context: Context, console: Console, sandboxes: list[Sandbox], until: float, files_most: int) -> Made:
+async def _write(
+    context: Context, console: Console, sandboxes: list[Sandbox], until: float, files_most: int
+) -> WrittenBundle:
     """Write a new file of mode 0600, whole or not at all. Raises Conflict, ConsoleError."""
     path = context.args.output
     try:
@@ -97,7 +99,7 @@ async def _write(context: Context, console: Console, sandboxes: list[Sandbox], u
     try:
         made = await make_bundle(
             console, sandboxes, write, until=until, files_most=files_most,
-            consent=lambda one: context.consent(one.ref.id),
+            consent=lambda sandbox: context.consent(sandbox.ref.id),
         )  # fmt: skip
         if len(made.failures) < len(sandboxes):
             await asyncio.to_thread(file.keep)
@@ -108,10 +110,10 @@ async def _write(context: Context, console: Console, sandboxes: list[Sandbox], u
     return made
 
 
-def _tell(context: Context, made: Made, sandboxes: list[Sandbox]) -> None:
-    for one in sandboxes:
-        if (failure := made.failures.get(one.ref)) is not None:
-            context.fail(failure, one.name if len(sandboxes) > 1 else "")
+def _tell(context: Context, made: WrittenBundle, sandboxes: list[Sandbox]) -> None:
+    for sandbox in sandboxes:
+        if (failure := made.failures.get(sandbox.ref)) is not None:
+            context.fail(failure, sandbox.name if len(sandboxes) > 1 else "")
     if len(made.failures) == len(sandboxes):
         return
     if context.json:
@@ -147,16 +149,16 @@ def _data(manifest: Manifest) -> dict[str, Any]:
 
 def _verify(context: Context, name: str) -> int:
     """Check a file without a console, because there may be none on this machine."""
-    ground = known_ground()
+    guest_folders = known_ground()
     try:
         key = context.args.public_key
-        pem = read_small(key, ground, _PEM_MOST) if key else None
+        pem = read_small(key, guest_folders, _PEM_MOST) if key else None
     except OSError as error:
         raise UsageError(f"--public-key: {key} cannot be read: {error.strerror}") from None
     with _bundle_file(name) as file:
-        found = verify_bundle(file, pem)
-    _tell_check(context, found)
-    return 0 if found.ok else 1
+        check = verify_bundle(file, pem)
+    _tell_check(context, check)
+    return 0 if check.ok else 1
 
 
 @contextmanager
@@ -171,24 +173,24 @@ def _bundle_file(name: str) -> Iterator[BinaryIO]:
         raise UsageError(f"{name} cannot be read: {error.strerror}") from None
 
 
-def _tell_check(context: Context, found: BundleCheck) -> None:
+def _tell_check(context: Context, check: BundleCheck) -> None:
     if context.json:
-        told = _data(found.manifest) if found.manifest else {}
+        told = _data(check.manifest) if check.manifest else {}
         context.record({
-            "ok": found.ok, "problem": found.problem, "bytes": found.bytes, "key": found.key,
-            "cannot_know": list(found.limits), **told,
+            "ok": check.ok, "problem": check.problem, "bytes": check.bytes, "key": check.key,
+            "cannot_know": list(check.limits), **told,
         })  # fmt: skip
         return
-    manifest = found.manifest
-    if not found.ok or manifest is None:
-        context.text(f"BROKEN: {found.problem}")
+    manifest = check.manifest
+    if not check.ok or manifest is None:
+        context.text(f"BROKEN: {check.problem}")
         return
     parts, rows = _count(len(manifest.parts), "part"), _count(manifest.rows, "audit row")
-    context.text(f"ok: {parts}, {rows}, {_count(manifest.redacted, 'masked secret')}, {size(found.bytes)}")
+    context.text(f"ok: {parts}, {rows}, {_count(manifest.redacted, 'masked secret')}, {size(check.bytes)}")
     context.text(f"made by {manifest.actor}, version {manifest.version}, evidence until {moment(manifest.until)}")
     for one in manifest.sandboxes:
         context.text(f"{one.folder}  {one.name}  {one.ref}")
-    context.text(f"key {found.key}")
+    context.text(f"key {check.key}")
     _tell_missing(context, manifest)
-    for limit in found.limits:
+    for limit in check.limits:
         context.say(f"it cannot know: {limit}")

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from msgspec import Struct, field
 
@@ -26,6 +26,7 @@ from sandbox_console.service import Consent, Console, open_console
 ID_SHOWN = 12
 """The number of an id's characters that ``ls`` shows."""
 
+T = TypeVar("T")
 Opener = Callable[..., AbstractAsyncContextManager[Console]]
 
 
@@ -128,7 +129,7 @@ class Context(Struct):
         async with self.opener(
             config_file=file, read_only=self.args.read_only, only_backend=self.args.backend
         ) as console:
-            console.trail.tell_wait = self.say
+            console.audit_log.tell_wait = self.say
             yield console
 
     def consent(self, id: str = "") -> Consent:
@@ -149,6 +150,17 @@ class Context(Struct):
         """Print a table."""
         for row in table(head, rows):
             self.streams.out.line(row)
+
+    def listing(
+        self, head: tuple[str, ...], items: Iterable[T], record: Callable[[T], Mapping[str, Any]],
+        cells: Callable[[T], tuple[str, ...]],
+    ) -> None:  # fmt: skip
+        """Print a table, or with ``--json`` a record for each item."""
+        if self.json:
+            for item in items:
+                self.record(record(item))
+        else:
+            self.table(head, map(cells, items))
 
     def say(self, text: str) -> None:
         """Print a message on standard error, cleaned. With ``--json``, which keeps that for errors, print nothing."""

@@ -38,8 +38,8 @@ async def create(context: Context) -> int:
         operation = console.perform(action, consent=context.consent())
         result = await follow(context, operation)
         if context.json and result.ref is not None:
-            made = await console.inspect(result.ref)
-            context.record(json_output.sandbox(made) | {"audit_id": result.audit_id})
+            sandbox = await console.inspect(result.ref)
+            context.record(json_output.sandbox(sandbox) | {"audit_id": result.audit_id})
         else:
             context.text(spec.name)
     return 0

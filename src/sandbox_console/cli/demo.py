@@ -117,7 +117,7 @@ async def _targets(context: Context, console: Console) -> list[tuple[str, str]]:
     found = [key for key in await console.targets() if context.backend[0] in ("", key[0])]
     found = [key for key in found if key[0] in ("bubblewrap", "docker")]
     if not found:
-        reasons = "; ".join(f"{one.backend}: {one.reason}" for one in await console.health() if not one.ok)
+        reasons = "; ".join(f"{health.backend}: {health.reason}" for health in await console.health() if not health.ok)
         raise Unsupported(f"no backend works here: {reasons}", hint="sandbox-console doctor")
     return sorted(found, key=lambda key: key[0] != "bubblewrap")
 
@@ -127,11 +127,11 @@ async def _images(console: Console, backend: str, host: str) -> list[str]:
     if backend == "bubblewrap":
         return ["host"]
     try:
-        found = await console.inside.images(backend, host)
+        images = await console.inside.images(backend, host)
     except ConsoleError:
         return []
-    small = sorted(found, key=lambda one: one.size_bytes or 0)
-    return [one.names[0] for one in small if one.names][:_IMAGES_TRIED]
+    small = sorted(images, key=lambda image: image.size_bytes or 0)
+    return [image.names[0] for image in small if image.names][:_IMAGES_TRIED]
 
 
 async def _make_one(

@@ -121,21 +121,21 @@ def _server() -> Finding:
 
 
 async def _audit(console: Console) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        await console.trail.journal()
-        found.append(_room(console.trail.path))
+        await console.audit_log.journal()
+        findings.append(_room(console.audit_log.path))
     except ConsoleError as error:
-        found.append(Finding("audit log", "problem", error.message, error.hint or "no action runs until it can"))
+        findings.append(Finding("audit log", "problem", error.message, error.hint or "no action runs until it can"))
     try:
         verdict = await console.verify()
     except ConsoleError as error:
-        return [*found, Finding("audit chain", "problem", error.message, error.hint)]
+        return [*findings, Finding("audit chain", "problem", error.message, error.hint)]
     if verdict.ok:
-        return [*found, Finding("audit chain", "ok", f"{verdict.rows} rows are intact")]
+        return [*findings, Finding("audit chain", "ok", f"{verdict.rows} rows are intact")]
     where = "" if verdict.first_bad is None else f"row {verdict.first_bad}: "
     hint = "keep the file as evidence: sandbox-console audit verify"
-    return [*found, Finding("audit chain", "warning", f"{where}{verdict.problem}", hint)]
+    return [*findings, Finding("audit chain", "warning", f"{where}{verdict.problem}", hint)]
 
 
 def _room(path: Path) -> Finding:
@@ -151,24 +151,24 @@ def _room(path: Path) -> Finding:
 
 
 async def _kept_shells(console: Console) -> list[Finding]:
-    found = await console.kept_shells.list()
-    silent = [one for one in found if not one.answers]
+    shells = await console.kept_shells.list()
+    silent = [shell for shell in shells if not shell.answers]
     hint = "its end is recorded by the next command that changes something"
-    dead = [Finding("kept shell", "warning", f"{one.name}: its process does not answer", hint) for one in silent]
-    held = [one for one in found if one.answers]
-    if not held:
+    dead = [Finding("kept shell", "warning", f"{shell.name}: its process does not answer", hint) for shell in silent]
+    kept_shells = [shell for shell in shells if shell.answers]
+    if not kept_shells:
         return dead
-    names = ", ".join(f"{one.name} (process {one.pid})" for one in held)
+    names = ", ".join(f"{shell.name} (process {shell.pid})" for shell in kept_shells)
     return [Finding("kept shells", "ok", names, "sandbox-console shells ls"), *dead]
 
 
 async def _backend(console: Console, health: BackendHealth) -> list[Finding]:
     name = health.backend if health.host == "local" else f"{health.backend}/{health.host}"
     looked = await console.diagnose(health.backend, health.host)
-    seen = [Finding(f"{name} {one.what}", one.state, one.text, one.hint) for one in looked]
+    findings = [Finding(f"{name} {one.what}", one.state, one.text, one.hint) for one in looked]
     if not health.ok:
-        return [Finding(name, "warning", f"{health.state}: {health.reason}", health.hint), *seen]
-    found: list[Any] = [Finding(name, "ok", f"answers {health.version}".rstrip()), *seen]
+        return [Finding(name, "warning", f"{health.state}: {health.reason}", health.hint), *findings]
+    found: list[Any] = [Finding(name, "ok", f"answers {health.version}".rstrip()), *findings]
     capabilities = await console.capabilities(health.backend, health.host)
     lacking = [one for one in Capability if not capabilities.has(one)]
     return [*found, *(Finding(f"{name} lacks", "ok", f"{one}: {capabilities.reason(one)}") for one in lacking)]

@@ -34,33 +34,33 @@ async def egress(context: Context) -> int:
             case what:
                 changing = what in ("allow", "deny", "remove")
                 named = await find(context, console, context.args.name, changing=changing)
-                found = await console.inspect(named.ref)
-                return await verbs[what](context, console, found)
+                sandbox = await console.inspect(named.ref)
+                return await verbs[what](context, console, sandbox)
 
 
 # Reading
 
 
-async def _show(context: Context, console: Console, found: Sandbox) -> int:
-    state = await console.egress.state(found.ref)
+async def _show(context: Context, console: Console, sandbox: Sandbox) -> int:
+    state = await console.egress.state(sandbox.ref)
     if context.json:
         for rule in state.rules:
-            context.record({"kind": "rule", "name": found.name} | _rule(rule))
+            context.record({"kind": "rule", "name": sandbox.name} | _rule(rule))
     else:
         now = context.now()
         rows = ((rule.pattern, str(rule.effect), time_left(rule, now), rule.source) for rule in state.rules)
         context.table(("RULE", "EFFECT", "LEFT", "SOURCE"), rows)
-    if not has_gateway(found):
+    if not has_gateway(sandbox):
         context.say("it was made without egress, so nothing can leave it")
     elif state.gateway:
         context.say(f"warning: the gateway does not answer: {state.gateway}")
     feed = Feed()
     since = context.now()
-    async for record in console.egress.records(found.ref):
-        feed.add(found.ref, found.name, record)
+    async for record in console.egress.records(sandbox.ref):
+        feed.add(sandbox.ref, sandbox.name, record)
     _print_hosts(context, feed.hosts(), blank=True)
     if context.args.follow:
-        async for record in console.egress.records(found.ref, since=since, follow=True):
+        async for record in console.egress.records(sandbox.ref, since=since, follow=True):
             _print_record(context, record)
     return 0
 
@@ -72,11 +72,11 @@ async def _ls(context: Context, console: Console) -> int:
     async for sandbox, record in console.egress.feed(since=since, refused=_tell_unread(context), answered=warned):
         if context.backend[0] in ("", sandbox.ref.backend):
             feed.add(sandbox.ref, sandbox.name, record)
-    found = feed.hosts(denied_only=not context.args.all)
-    _print_hosts(context, found)
+    hosts = feed.hosts(denied_only=not context.args.all)
+    _print_hosts(context, hosts)
     if feed.forgotten:
         context.say(f"{feed.forgotten} hosts that were requested longest ago are left out")
-    if not found and not context.failures:
+    if not hosts and not context.failures:
         context.say("nothing was denied" if not context.args.all else "nothing is recorded")
     return context.code
 
@@ -97,7 +97,9 @@ async def _feed(context: Context, console: Console) -> int:
 def _tell_silent(context: Context, console: Console) -> Callable[[Sequence[BackendHealth]], None]:
     """A function that warns of hosts that did not answer, whose sandboxes' denials are missing from the list."""
     wanted = context.backend[0]
-    return lambda healths: warn_of_the_silent(context, console, [one for one in healths if wanted in ("", one.backend)])
+    return lambda healths: warn_of_the_silent(
+        context, console, [health for health in healths if wanted in ("", health.backend)]
+    )
 
 
 def _tell_unread(context: Context) -> Callable[[Sandbox, ConsoleError | None], None]:
@@ -127,47 +129,47 @@ def _since(context: Context) -> float | None:
         raise UsageError(f"--since: {error}") from None
 
 
-def _print_hosts(context: Context, found: Sequence[HostSeen], *, blank: bool = False) -> None:
+def _print_hosts(context: Context, hosts: Sequence[HostSeen], *, blank: bool = False) -> None:
     if context.json:
-        for seen in found:
-            context.record(host_data(seen))
+        for host in hosts:
+            context.record(host_data(host))
         return
-    if blank and found:
+    if blank and hosts:
         context.streams.out.line("")
-    if found or not blank:
-        context.table(_HOSTS_HEAD, (_host_cells(seen) for seen in found))
+    if hosts or not blank:
+        context.table(_HOSTS_HEAD, (_host_cells(host) for host in hosts))
 
 
-def _host_cells(seen: HostSeen) -> tuple[str, ...]:
-    ports = ",".join(map(str, sorted(seen.ports)))
-    last = f"{OUTCOMES[seen.outcome]}: {REASONS.get(seen.reason, seen.reason)}"
-    if seen.asker:
-        last = f"asked for by {seen.asker}"
-    elif not seen.reason:
-        last = f"allowed by {seen.rule or '-'}"
-    names = " ".join(sorted(set(seen.refs.values())))
-    return seen.host, ports, str(seen.denied), str(seen.allowed), moment(seen.first), moment(seen.last), names, last
+def _host_cells(host: HostSeen) -> tuple[str, ...]:
+    ports = ",".join(map(str, sorted(host.ports)))
+    last = f"{OUTCOMES[host.outcome]}: {REASONS.get(host.reason, host.reason)}"
+    if host.asker:
+        last = f"asked for by {host.asker}"
+    elif not host.reason:
+        last = f"allowed by {host.rule or '-'}"
+    names = " ".join(sorted(set(host.refs.values())))
+    return host.host, ports, str(host.denied), str(host.allowed), moment(host.first), moment(host.last), names, last
 
 
-def host_data(seen: HostSeen) -> dict[str, Any]:
+def host_data(host: HostSeen) -> dict[str, Any]:
     """One host of a feed."""
     return {
         "kind": "host",
-        "host": seen.host,
-        "ports": sorted(seen.ports),
-        "denied": seen.denied,
-        "allowed": seen.allowed,
-        "unresolved": seen.unresolved,
-        "failed": seen.failed,
-        "outcome": str(seen.outcome),
-        "first": seen.first,
-        "last": seen.last,
-        "reason": seen.reason,
-        "rule": seen.rule,
-        "asker": seen.asker,
-        "sent_bytes": seen.sent_bytes,
-        "received_bytes": seen.received_bytes,
-        "sandboxes": sorted(map(str, seen.refs)),
+        "host": host.host,
+        "ports": sorted(host.ports),
+        "denied": host.denied,
+        "allowed": host.allowed,
+        "unresolved": host.unresolved,
+        "failed": host.failed,
+        "outcome": str(host.outcome),
+        "first": host.first,
+        "last": host.last,
+        "reason": host.reason,
+        "rule": host.rule,
+        "asker": host.asker,
+        "sent_bytes": host.sent_bytes,
+        "received_bytes": host.received_bytes,
+        "sandboxes": sorted(map(str, host.refs)),
     }
 
 
@@ -212,14 +214,14 @@ def _opened(context: Context, console: Console, result: ActionResult) -> Sequenc
     return console.egress.opened(before, after)
 
 
-def _action(context: Context, found: Sandbox, now: float) -> EgressAction:
+def _action(context: Context, sandbox: Sandbox, now: float) -> EgressAction:
     args = context.args
     if args.what == "remove":
-        return ChangeEgress(found.ref, remove=tuple(args.hosts))
+        return ChangeEgress(sandbox.ref, remove=tuple(args.hosts))
     until = now + _seconds(args.period) if args.period else None
     if args.what == "deny":
-        return DenyEgress(found.ref, tuple(args.hosts), until)
-    return ChangeEgress(found.ref, tuple(EgressRule(host, Effect.ALLOW, until, "live") for host in args.hosts))
+        return DenyEgress(sandbox.ref, tuple(args.hosts), until)
+    return ChangeEgress(sandbox.ref, tuple(EgressRule(host, Effect.ALLOW, until, "live") for host in args.hosts))
 
 
 def _seconds(text: str) -> float:
@@ -232,7 +234,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _tell(context: Context, found: Sandbox, result: ActionResult, began: float) -> int:
+def _tell(context: Context, sandbox: Sandbox, result: ActionResult, began: float) -> int:
     """Print what was changed, as of the time of the request. Returns exit code 1 if the gateway does not apply it."""
     before, after = _texts(result.details["before"], began), _texts(result.details["after"], began)
     if not context.json:
@@ -249,8 +251,8 @@ def _tell(context: Context, found: Sandbox, result: ActionResult, began: float) 
             context.say(f"in effect: {where} is {'allowed' if one['allowed'] else 'denied'}")
         else:
             by = f" by the rule {one['rule']}" if one["rule"] else ""
-            why = f"not in effect on {found.name}: {where} is {'allowed' if one['allowed'] else 'denied'}{by}"
-            context.fail(ConsoleError(why, hint=f"sandbox-console egress show {found.name}"))
+            why = f"not in effect on {sandbox.name}: {where} is {'allowed' if one['allowed'] else 'denied'}{by}"
+            context.fail(ConsoleError(why, hint=f"sandbox-console egress show {sandbox.name}"))
     return context.code
 
 

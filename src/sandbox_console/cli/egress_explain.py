@@ -24,14 +24,14 @@ def time_left(rule: EgressRule, now: float) -> str:
     return "for good" if rule.until is None else duration(rule.until - now)
 
 
-async def test(context: Context, console: Console, found: Sandbox) -> int:
+async def test(context: Context, console: Console, sandbox: Sandbox) -> int:
     """Print whether a host could be reached now, and by which rule. Returns exit code 1 if it could not."""
     host, port = split_target(context.args.host)
-    verdict, rule = await console.egress.explain(found.ref, host, port)
+    verdict, rule = await console.egress.explain(sandbox.ref, host, port)
     data = {"allowed": verdict.allowed, "reason": verdict.reason, "rule": verdict.rule, "hint": verdict.hint}
     if context.json:
         source = {"until": rule.until if rule else None, "source": rule.source if rule else ""}
-        context.record({"name": found.name, "ref": str(found.ref), "host": host, "port": port} | data | source)
+        context.record({"name": sandbox.name, "ref": str(sandbox.ref), "host": host, "port": port} | data | source)
         return 0 if verdict.allowed else 1
     by = ""
     if rule is not None:
@@ -43,13 +43,13 @@ async def test(context: Context, console: Console, found: Sandbox) -> int:
     return 0 if verdict.allowed else 1
 
 
-async def replay(context: Context, console: Console, found: Sandbox) -> int:
+async def replay(context: Context, console: Console, sandbox: Sandbox) -> int:
     """Print what a draft would newly deny or allow. Returns exit code 1 if it would deny what was allowed."""
-    ground = await console.ground() if context.args.policy or context.args.draft else NOBODYS
-    rules = [*_draft(context, ground), *await _draft_lines(context, console, found, ground)]
+    guest_folders = await console.ground() if context.args.policy or context.args.draft else NOBODYS
+    rules = [*_draft(context, guest_folders), *await _draft_lines(context, console, sandbox, guest_folders)]
     if not rules:
         raise UsageError("a draft is needed", hint="--egress PATTERN, --draft FILE, or --policy FILE")
-    replayed = await console.egress.replay(found.ref, rules)
+    replayed = await console.egress.replay(sandbox.ref, rules)
     shown = [one for one in replayed if one.change or context.args.all]
     shown.sort(key=lambda one: (one.change != "denied", one.change != "allowed", -one.count, one.host))
     if context.json:
@@ -63,10 +63,10 @@ async def replay(context: Context, console: Console, found: Sandbox) -> int:
     return 1 if any(one.change == "denied" for one in replayed) else 0
 
 
-def _draft(context: Context, ground: GuestFolders) -> Sequence[EgressRule]:
+def _draft(context: Context, guest_folders: GuestFolders) -> Sequence[EgressRule]:
     patterns = list(context.args.egress)
     if context.args.policy:
-        patterns += _patterns(read_file(context.args.policy, ground), context.args.policy)
+        patterns += _patterns(read_file(context.args.policy, guest_folders), context.args.policy)
     for pattern in patterns:
         try:
             hosts.parse(pattern, allow_ip=True)
@@ -76,13 +76,13 @@ def _draft(context: Context, ground: GuestFolders) -> Sequence[EgressRule]:
 
 
 async def _draft_lines(
-    context: Context, console: Console, found: Sandbox, ground: GuestFolders
+    context: Context, console: Console, sandbox: Sandbox, guest_folders: GuestFolders
 ) -> Sequence[EgressRule]:
     """The rules of ``--draft``. A line may name a current rule with its time. Raises InvalidSpec by line."""
     if not context.args.draft:
         return []
-    text = await asyncio.to_thread(read_text, context.args.draft, ground)
-    known = (await console.egress.state(found.ref)).rules
+    text = await asyncio.to_thread(read_text, context.args.draft, guest_folders)
+    known = (await console.egress.state(sandbox.ref)).rules
     lines = read_draft(text, context.now(), known=known, allow_ip=True)
     if wrong := {f"line {at}": line.problem for at, line in enumerate(lines, 1) if line.problem}:
         raise InvalidSpec(wrong)

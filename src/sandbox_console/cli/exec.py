@@ -35,12 +35,12 @@ async def exec_(context: Context) -> int:
     """
     request = _request(context)
     async with context.open() as console:
-        found = await find(context, console, context.args.name, changing=True)
-        request = Exec(found.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
+        sandbox = await find(context, console, context.args.name, changing=True)
+        request = Exec(sandbox.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
         output = Output(context)
         # The operation reads stdin and stops reading itself: closing it here would interrupt a read.
         io = ExecIO(chunks(context.streams.stdin), output.give)
-        operation = console.perform(request, consent=context.consent(found.ref.id), io=io)
+        operation = console.perform(request, consent=context.consent(sandbox.ref.id), io=io)
         output.on_closed = operation.cancel
         result = await result_of(operation, output)
         output.end()
@@ -52,7 +52,7 @@ async def exec_(context: Context) -> int:
     if result.timed_out:
         context.say(f"timed out after {request.timeout_s:g} s")
     if result.exit_code in _UNRUNNABLE and not output.complained:
-        context.say(f"{found.name}: {request.argv[0]}: {_UNRUNNABLE[result.exit_code]}")
+        context.say(f"{sandbox.name}: {request.argv[0]}: {_UNRUNNABLE[result.exit_code]}")
     if result.exit_code is None:
         raise BackendError("the command ended, but its exit code is not known")
     return result.exit_code
@@ -133,10 +133,10 @@ async def attach(context: Context) -> int:
     Its earlier output is in ``logs``. Standard input is passed on unless it is a terminal.
     """
     async with context.open() as console:
-        found = await find(context, console, context.args.name, changing=True)
+        sandbox = await find(context, console, context.args.name, changing=True)
         output = Output(context)
         io = ExecIO(None if context.args.no_stdin else chunks(context.streams.stdin), output.give)
-        operation = console.perform(Attach(found.ref), consent=context.consent(found.ref.id), io=io)
+        operation = console.perform(Attach(sandbox.ref), consent=context.consent(sandbox.ref.id), io=io)
         output.on_closed = operation.cancel
         result = await result_of(operation, output)
         output.end()
@@ -144,7 +144,7 @@ async def attach(context: Context) -> int:
         context.record({"exit_code": result.exit_code, "audit_id": result.audit_id})
     if result.exit_code is None:
         why = str(result.details.get("end") or "how is not known")
-        raise BackendError(f"{found.name}: the attachment ended: {why}", hint=f"sandbox-console show {found.ref}")
+        raise BackendError(f"{sandbox.name}: the attachment ended: {why}", hint=f"sandbox-console show {sandbox.ref}")
     return result.exit_code
 
 

@@ -21,9 +21,9 @@ from sandbox_console.cli.formatting import size
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.tar_pack import Order, packed, unreadable
+from sandbox_console.hostfs.tar_pack import PackOptions, packed, unreadable
 from sandbox_console.hostfs.tar_unpack import Unpacker
-from sandbox_console.hostfs.walk import Found, find
+from sandbox_console.hostfs.walk import Location, find
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
@@ -54,13 +54,13 @@ async def cp(context: Context) -> int:
     copy = _Copy(context, words)
     try:
         async with context.open() as console:
-            found = await lookup.find(context, console, words.name, changing=True)
-            result = await (copy.fetch(console, found) if words.out else copy.send(console, found))
+            sandbox = await lookup.find(context, console, words.name, changing=True)
+            result = await (copy.fetch(console, sandbox) if words.out else copy.send(console, sandbox))
             if copy.skipped:  # a guest chose these names
-                copy.skipped = list(map(await console.inside.mask(found.ref), copy.skipped))
+                copy.skipped = list(map(await console.inside.mask(sandbox.ref), copy.skipped))
     finally:
         await copy.end()
-    return copy.tell(found, result)
+    return copy.tell(sandbox, result)
 
 
 def operands(args: argparse.Namespace) -> Words:
@@ -92,7 +92,7 @@ class _Copy:
         self._unpacker: Unpacker | None = None
         self._closed = False
 
-    async def fetch(self, console: Console, found: Sandbox) -> ActionResult:
+    async def fetch(self, console: Console, sandbox: Sandbox) -> ActionResult:
         """Copy out of the sandbox."""
         path, here = self._words.inside, self._words.here
         contents = path.endswith("/.")
@@ -100,22 +100,25 @@ class _Copy:
         if here == "-":
             if self._context.streams.out.tty:
                 raise UsageError("a tar archive cannot go to a terminal", hint="use a pipe: ... | tar -t")
-            return await self._perform(console, found, Download(found.ref, path or "/"), self._to_stdout)
-        info = await console.inside.stat(found.ref, path or "/")
+            return await self._perform(console, sandbox, Download(sandbox.ref, path or "/"), self._to_stdout)
+        info = await console.inside.stat(sandbox.ref, path or "/")
         if info.kind is FileKind.OTHER:
-            raise UsageError(f"{path} {_SPECIAL}", hint=f"sandbox-console exec {found.name} -- cat {path}")
+            raise UsageError(f"{path} {_SPECIAL}", hint=f"sandbox-console exec {sandbox.name} -- cat {path}")
         self._progress.total = info.size if info.kind is FileKind.FILE else None
         if self._context.args.follow_link:
-            path = await _followed(console, found, path)
-        ground = await console.ground()
+            path = await _followed(console, sandbox, path)
+        guest_folders = await console.ground()
         self._unpacker = Unpacker(
-            lambda first: _place_here(here, path, first, ground, contents=contents), self._skip, ground, path or "/"
+            lambda first: _place_here(here, path, first, guest_folders, contents=contents),
+            self._skip,
+            guest_folders,
+            path or "/",
         )
-        result = await self._perform(console, found, Download(found.ref, path or "/"), self._unpacker.give)
+        result = await self._perform(console, sandbox, Download(sandbox.ref, path or "/"), self._unpacker.give)
         await self._unpacker.finish()
         return result
 
-    async def send(self, console: Console, found: Sandbox) -> ActionResult:
+    async def send(self, console: Console, sandbox: Sandbox) -> ActionResult:
         """Copy into the sandbox."""
         here = self._words.here
         if here == "-":
@@ -124,19 +127,19 @@ class _Copy:
                     "a tar is needed on stdin", hint=f"tar -c PATH | sandbox-console cp - {self._words.name}:/PATH"
                 )
             return await self._perform(
-                console, found, Upload(found.ref, self._words.inside), None, chunks(self._context.streams.stdin)
+                console, sandbox, Upload(sandbox.ref, self._words.inside), None, chunks(self._context.streams.stdin)
             )
         args = self._context.args
-        order = Order(await console.ground(), self._skip, args.follow_link, args.archive)
+        order = PackOptions(await console.ground(), self._skip, args.follow_link, args.archive)
         with await asyncio.to_thread(_source, here, order) as source:
             if not source.is_folder:
                 self._progress.total = 0 if source.is_link else source.what.st_size if source.what else None
-            path, name = await _place_inside(console, found, self._words.inside, here, folder=source.is_folder)
+            path, name = await _place_inside(console, sandbox, self._words.inside, here, folder=source.is_folder)
             tar = packed(source, name, order)
-            return await self._perform(console, found, Upload(found.ref, path), None, tar)
+            return await self._perform(console, sandbox, Upload(sandbox.ref, path), None, tar)
 
     async def _perform(
-        self, console: Console, found: Sandbox, action: Upload | Download, give: Callable[[bytes], Any] | None,
+        self, console: Console, sandbox: Sandbox, action: Upload | Download, give: Callable[[bytes], Any] | None,
         source: AsyncGenerator[bytes, None] | None = None,
     ) -> ActionResult:  # fmt: skip
         async def output(_: Stream, chunk: bytes) -> None:
@@ -145,7 +148,7 @@ class _Copy:
             self._progress.add(len(chunk))
 
         io = ExecIO(self._counted(source) if source else None, output)
-        self._operation = console.perform(action, consent=self._context.consent(found.ref.id), io=io)
+        self._operation = console.perform(action, consent=self._context.consent(sandbox.ref.id), io=io)
         try:
             return await self._operation.result()
         except asyncio.CancelledError:
@@ -176,7 +179,7 @@ class _Copy:
             await self._unpacker.abandon()
         self._progress.end()
 
-    def tell(self, found: Sandbox, result: ActionResult) -> int:
+    def tell(self, sandbox: Sandbox, result: ActionResult) -> int:
         """Report what was copied and what was not. Returns the exit code."""
         words, context = self._words, self._context
         for why in self.skipped[:_SKIPPED_TOLD]:
@@ -185,7 +188,7 @@ class _Copy:
             context.say(f"skipped: {len(self.skipped) - _SKIPPED_TOLD} more")
         if context.json and words.here != "-":
             context.record({
-                "name": found.name, "ref": str(found.ref), "audit_id": result.audit_id,
+                "name": sandbox.name, "ref": str(sandbox.ref), "audit_id": result.audit_id,
                 "from": words.inside if words.out else words.here, "to": words.here if words.out else words.inside,
                 "bytes": result.details.get("bytes"), "skipped": len(self.skipped),
                 "left_out": self.skipped[:_SKIPPED_LISTED],
@@ -193,26 +196,30 @@ class _Copy:
         return 1 if self.skipped else 0
 
 
-async def _followed(console: Console, found: Sandbox, path: str) -> str:
+async def _followed(console: Console, sandbox: Sandbox, path: str) -> str:
     """Where a link finally leads, according to the listings of folders, following all links."""
     for _ in range(40):  # as many as the kernel follows
         folder, name = posixpath.split(path)
-        entry = next((one for one in await console.inside.list_dir(found.ref, folder or "/") if one.name == name), None)
+        entry = next(
+            (info for info in await console.inside.list_dir(sandbox.ref, folder or "/") if info.name == name), None
+        )
         if entry is None or entry.kind is not FileKind.LINK:
             return path
         path = posixpath.normpath(posixpath.join(folder, entry.target))
     raise Conflict(f"{path} goes through too many links")
 
 
-def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: GuestFolders, *, contents: bool) -> Found:
+def _place_here(
+    word: str, path: str, first: tarfile.TarInfo, guest_folders: GuestFolders, *, contents: bool
+) -> Location:
     """Where the copy goes, depending on what exists there. Raises UsageError, Conflict, NotFound."""
-    here = _found(word, ground)
+    here = _found(word, guest_folders)
     try:
         if here.is_folder:
             name = posixpath.basename(path)
             if (contents or not name) and first.isdir():  # the root has no name: its contents are meant
                 return here.again()
-            return _inside_of(here, name, ground, follow=first.isdir())
+            return _inside_of(here, name, guest_folders, follow=first.isdir())
         if first.isdir() and here.what is not None:
             raise Conflict(f"{word} is a file, and {path} is a folder")
         if not first.isdir() and word.endswith("/"):
@@ -222,10 +229,10 @@ def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: GuestFolde
         here.folder.close()
 
 
-def _found(word: str, ground: GuestFolders) -> Found:
+def _found(word: str, guest_folders: GuestFolders) -> Location:
     """A path on this machine. Raises NotFound if its folder does not exist, ConsoleError, Conflict."""
     try:
-        return find(word, ground)
+        return find(word, guest_folders)
     except (FileNotFoundError, NotADirectoryError):
         parent = Path(os.path.normpath(word)).parent
         raise NotFound(f"there is no folder {parent} here", hint=f"mkdir -p {parent}") from None
@@ -233,17 +240,17 @@ def _found(word: str, ground: GuestFolders) -> Found:
         raise ConsoleError(f"{word} cannot be reached: {error.strerror}") from error
 
 
-def _inside_of(here: Found, name: str, ground: GuestFolders, *, follow: bool) -> Found:
+def _inside_of(here: Location, name: str, guest_folders: GuestFolders, *, follow: bool) -> Location:
     """A name in an existing folder. With ``follow``, the operator's own link to a folder is followed."""
-    with here.folder.again() if here.name == "." else here.folder.enter(here.name, ground) as inner:
+    with here.folder.again() if here.name == "." else here.folder.enter(here.name, guest_folders) as inner:
         found = inner.entry(name)
         if found.is_link and follow:
             found.folder.close()
-            return inner.followed(name, ground)
+            return inner.followed(name, guest_folders)
         return found
 
 
-def _source(word: str, order: Order) -> Found:
+def _source(word: str, order: PackOptions) -> Location:
     """The source of a copy into a sandbox. Raises NotFound, UsageError, ConsoleError, Conflict."""
     try:
         found = find(word, order.ground, follow=order.follow or word.endswith(("/", "/.")))
@@ -260,10 +267,10 @@ def _source(word: str, order: Order) -> Found:
     return found
 
 
-async def _place_inside(console: Console, found: Sandbox, path: str, here: str, *, folder: bool) -> tuple[str, str]:
+async def _place_inside(console: Console, sandbox: Sandbox, path: str, here: str, *, folder: bool) -> tuple[str, str]:
     """The folder to unpack into, and the name there (empty for only the folder's contents)."""
     own = (Path(here).resolve() if folder else Path(here)).name
-    there = await _stat(console, found, path)
+    there = await _stat(console, sandbox, path)
     if there is not None and there.kind is FileKind.DIRECTORY:
         return path, "" if folder and here.endswith("/.") else own
     if there is not None and folder:
@@ -274,9 +281,9 @@ async def _place_inside(console: Console, found: Sandbox, path: str, here: str, 
     return parent, name
 
 
-async def _stat(console: Console, found: Sandbox, path: str) -> FileInfo | None:
+async def _stat(console: Console, sandbox: Sandbox, path: str) -> FileInfo | None:
     try:
-        return await console.inside.stat(found.ref, path)
+        return await console.inside.stat(sandbox.ref, path)
     except NotFound:
         return None
 

@@ -23,17 +23,17 @@ async def forward(context: Context) -> int:
 
     It goes on until it is interrupted or the sandbox ends. The latter is an error.
     """
-    wanted = _wanted(context.args.ports)
+    ports = _wanted(context.args.ports)
     async with context.open() as console:
-        found = await find(context, console, context.args.name, changing=True)
-        held: list[HeldForward] = []
+        sandbox = await find(context, console, context.args.name, changing=True)
+        forwards: list[HeldForward] = []
         try:
-            for one in wanted:
-                action = Forward(found.ref, one.port, one.address, one.host_port)
-                held.append(await held_forward(console, action, consent=context.consent(found.ref.id)))
-            await _until_over(context, found, held)
+            for port in ports:
+                action = Forward(sandbox.ref, port.port, port.address, port.host_port)
+                forwards.append(await held_forward(console, action, consent=context.consent(sandbox.ref.id)))
+            await _until_over(context, sandbox, forwards)
         finally:
-            await run_to_completion(_let_go(context, held))
+            await run_to_completion(_release(context, forwards))
     return 0
 
 
@@ -44,11 +44,11 @@ def _wanted(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
         raise UsageError(str(error), hint="sandbox-console forward web 8080:80") from None
 
 
-async def _until_over(context: Context, found: Sandbox, held: Sequence[HeldForward]) -> None:
-    for one in held:
-        _print(context, found, one)
-    talking = [asyncio.ensure_future(_talk(context, one)) for one in held]
-    ends = [asyncio.ensure_future(one.ended()) for one in held]
+async def _until_over(context: Context, sandbox: Sandbox, forwards: Sequence[HeldForward]) -> None:
+    for forward in forwards:
+        _print(context, sandbox, forward)
+    talking = [asyncio.ensure_future(_talk(context, forward)) for forward in forwards]
+    ends = [asyncio.ensure_future(forward.ended()) for forward in forwards]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         reason = next(end for end in ends if end.done()).result()
@@ -56,35 +56,37 @@ async def _until_over(context: Context, found: Sandbox, held: Sequence[HeldForwa
         for task in (*talking, *ends):
             task.cancel()
         await asyncio.gather(*talking, *ends, return_exceptions=True)
-    raise Conflict(reason, hint=f"sandbox-console show {found.name}")
+    raise Conflict(reason, hint=f"sandbox-console show {sandbox.name}")
 
 
-def _print(context: Context, found: Sandbox, one: HeldForward) -> None:
-    place, port, audit_id = one.forwarding.place, one.forwarding.action.port, one.forwarding.audit_id
+def _print(context: Context, sandbox: Sandbox, forward: HeldForward) -> None:
+    place, port, audit_id = forward.forwarding.place, forward.forwarding.action.port, forward.forwarding.audit_id
     if context.json:
-        context.record({"name": found.name, "ref": str(found.ref), "port": port, "place": place, "audit_id": audit_id})
+        context.record(
+            {"name": sandbox.name, "ref": str(sandbox.ref), "port": port, "place": place, "audit_id": audit_id}
+        )
     else:
-        context.text(f"{place} -> {found.name}:{port}")
+        context.text(f"{place} -> {sandbox.name}:{port}")
 
 
-async def _talk(context: Context, one: HeldForward) -> None:
+async def _talk(context: Context, forward: HeldForward) -> None:
     """Report problems with connections."""
     announced = False
-    async for text in one.operation.events():
+    async for text in forward.operation.events():
         if announced:
             context.say(text)
         announced = True  # the first is the address, which is on stdout
 
 
-async def _let_go(context: Context, held: Sequence[HeldForward]) -> None:
-    for one in held:
+async def _release(context: Context, forwards: Sequence[HeldForward]) -> None:
+    for forward in forwards:
         with suppress(asyncio.CancelledError):
-            await one.let_go()
-        if one.forwarding.connections:
-            context.say(_sum(one))
+            await forward.release()
+        if forward.forwarding.connections:
+            context.say(_sum(forward))
 
 
-def _sum(one: HeldForward) -> str:
-    held = one.forwarding
-    count = f"{held.connections} connection{'s' if held.connections > 1 else ''}"
-    return f"{held.place}: {count}, {held.total.bytes_out} bytes out, {held.total.bytes_in} in"
+def _sum(forward: HeldForward) -> str:
+    forwarding = forward.forwarding
+    count = f"{forwarding.connections} connection{'s' if forwarding.connections > 1 else ''}"
+    return f"{forwarding.place}: {count}, {forwarding.total.bytes_out} bytes out, {forwarding.total.bytes_in} in"

@@ -20,7 +20,11 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
     one's reason if none has it.
     """
     name, host = context.backend
-    healths = [one for one in await console.health() if name in ("", one.backend) and host in ("", one.host)]
+    healths = [
+        backend_health
+        for backend_health in await console.health()
+        if name in ("", backend_health.backend) and host in ("", backend_health.host)
+    ]
     if not healths:
         raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
     found, reasons = list[Place](), list[str]()

@@ -41,23 +41,25 @@ async def _ls(context: Context, console: Console) -> None:
     """Print every image of every backend that has some. A backend that fails does not hide the others."""
     for backend, host in await able(context, console, Capability.IMAGES, warn=True):
         try:
-            found = sorted(await console.inside.images(backend, host), key=lambda one: (not one.names, one.names))
+            images = sorted(
+                await console.inside.images(backend, host), key=lambda image: (not image.names, image.names)
+            )
         except ConsoleError as error:
             context.fail(error, backend)
             continue
         if context.json:
-            for one in found:
-                context.record(msgspec.to_builtins(one))
+            for image in images:
+                context.record(msgspec.to_builtins(image))
         else:
-            context.table(_HEAD, (row for one in found for row in _rows(one, context.now())))
+            context.table(_HEAD, (row for image in images for row in _rows(image, context.now())))
 
 
-def _rows(one: Image, now: float) -> list[tuple[str, ...]]:
+def _rows(image: Image, now: float) -> list[tuple[str, ...]]:
     """One row for each name of an image."""
-    age = duration(None if one.created_at is None else now - one.created_at)
-    used = "-" if one.used_by is None else str(one.used_by)
-    rest = (_short(one.id), size(one.size_bytes), age, used, f"{one.backend}/{one.host}")
-    return [(name, *rest) for name in one.names or ("(no name)",)]
+    age = duration(None if image.created_at is None else now - image.created_at)
+    used = "-" if image.used_by is None else str(image.used_by)
+    rest = (_short(image.id), size(image.size_bytes), age, used, f"{image.backend}/{image.host}")
+    return [(name, *rest) for name in image.names or ("(no name)",)]
 
 
 def _short(id: str) -> str:
@@ -104,22 +106,22 @@ async def _prune(context: Context, console: Console) -> None:
         return
     result = await follow(context, console.perform(PruneImages(backend, host, unused), consent=context.consent()))
     gone = set(result.details.get("removed") or ())  # type: ignore[call-overload]
-    removed = Prunable(tuple(one for one in free.images if one.id in gone), free.freed_bytes, free.spared)
+    removed = Prunable(tuple(image for image in free.images if image.id in gone), free.freed_bytes, free.spared)
     freed = result.details.get("freed_bytes")
     _tell_pruned(context, removed, {"dry_run": False, "audit_id": result.audit_id, "freed_bytes": freed})
 
 
-def _tell_pruned(context: Context, found: Prunable, data: dict[str, Any]) -> None:
+def _tell_pruned(context: Context, prunable: Prunable, data: dict[str, Any]) -> None:
     if context.json:
-        lists = {"images": found.images, "spared": found.spared}
-        context.record({key: [msgspec.to_builtins(one) for one in images] for key, images in lists.items()} | data)
+        lists = {"images": prunable.images, "spared": prunable.spared}
+        context.record({key: [msgspec.to_builtins(image) for image in images] for key, images in lists.items()} | data)
         return
-    context.table(_HEAD, (row for one in found.images for row in _rows(one, context.now())))
+    context.table(_HEAD, (row for image in prunable.images for row in _rows(image, context.now())))
     verb = "would free" if data["dry_run"] else "freed"
-    count = len(found.images)
+    count = len(prunable.images)
     context.say(f"{count} image{'' if count == 1 else 's'}, {verb} {size(data['freed_bytes'])}")
-    for one in found.spared:
-        context.say(f"spared: {', '.join(one.names) or _short(one.id)}: {one.needed}")
+    for image in prunable.spared:
+        context.say(f"spared: {', '.join(image.names) or _short(image.id)}: {image.needed}")
 
 
 async def _load(context: Context, console: Console) -> None:
@@ -132,9 +134,9 @@ async def _load(context: Context, console: Console) -> None:
     _tell(context, str(result.details.get("image", "")), result)
 
 
-async def _file(path: str, ground: GuestFolders) -> AsyncIterator[bytes]:
+async def _file(path: str, guest_folders: GuestFolders) -> AsyncIterator[bytes]:
     try:
-        with await asyncio.to_thread(opened, path, ground) as file:
+        with await asyncio.to_thread(opened, path, guest_folders) as file:
             while chunk := await asyncio.to_thread(file.read, _CHUNK):
                 yield chunk
     except OSError as error:
@@ -165,11 +167,11 @@ class _Saved:
 
     operation: Operation
 
-    def __init__(self, context: Context, place: str | None, ground: GuestFolders) -> None:
+    def __init__(self, context: Context, place: str | None, guest_folders: GuestFolders) -> None:
         self._out, self._place, self._closed = context.streams.out, place, False
         self._name, part = (Path(place).name, Path(place).with_name(fresh_name())) if place else ("", None)
         try:
-            self._made = NewFile(part, ground) if part else None
+            self._made = NewFile(part, guest_folders) if part else None
         except OSError as error:
             raise ConsoleError(f"{place} cannot be made: {error.strerror}") from error
 

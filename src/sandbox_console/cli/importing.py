@@ -40,20 +40,20 @@ async def import_(context: Context) -> int:
     if args.command is not None and args.what != "docker-run":
         raise UsageError(f"import {args.what} takes no command after --")
     async with context.open() as console:
-        found = await _read(context, console)
+        imported = await _read(context, console)
         if args.rename is not None:
-            found.fields["name"] = args.rename
-        image = str(found.fields.get("image", "")).rpartition("/")[2].partition("@")[0].partition(":")[0]
-        found.fields.setdefault("name", name_from(image))
-        spec, problems = _checked(found)
+            imported.fields["name"] = args.rename
+        image = str(imported.fields.get("image", "")).rpartition("/")[2].partition("@")[0].partition(":")[0]
+        imported.fields.setdefault("name", name_from(image))
+        spec, problems = _checked(imported)
         if context.json and not args.create:
-            _print_json(context, found, problems)
+            _print_json(context, imported, problems)
         else:
-            _print_left(context, found, problems)
+            _print_left(context, imported, problems)
         if args.create:
             return await _create(context, console, spec, problems)
     if not context.json:
-        for line in tomli_w.dumps(spec.to_dict() if spec else _plain(found.fields)).splitlines():
+        for line in tomli_w.dumps(spec.to_dict() if spec else _plain(imported.fields)).splitlines():
             context.text(line)
     return 0
 
@@ -65,10 +65,10 @@ async def _read(context: Context, console: Console) -> Imported:
             return read_docker_run(args.command if args.command is not None else _line(), Path.cwd())
         case "sandbox":
             return await _sandbox(context, console)
-    ground = await console.ground()
+    guest_folders = await console.ground()
     if args.what == "compose":
-        return await asyncio.to_thread(_compose, Path(args.file), args.service, ground)
-    return await asyncio.to_thread(_devcontainer, args.file, ground)
+        return await asyncio.to_thread(_compose, Path(args.file), args.service, guest_folders)
+    return await asyncio.to_thread(_devcontainer, args.file, guest_folders)
 
 
 def _line() -> list[str]:
@@ -79,31 +79,31 @@ def _line() -> list[str]:
         raise UsageError(f"the line cannot be split into words: {error}") from None
 
 
-def _compose(path: Path, service: str, ground: GuestFolders) -> Imported:
-    text = read_text(str(path), ground)
-    return read_compose(path, text, service, lambda one: read_text(str(one), ground), os.environ)
+def _compose(path: Path, service: str, guest_folders: GuestFolders) -> Imported:
+    text = read_text(str(path), guest_folders)
+    return read_compose(path, text, service, lambda file_path: read_text(str(file_path), guest_folders), os.environ)
 
 
-def _devcontainer(name: str, ground: GuestFolders) -> Imported:
+def _devcontainer(name: str, guest_folders: GuestFolders) -> Imported:
     path = Path(name) if name else next((Path(one) for one in _DEVCONTAINERS if Path(one).exists()), None)
     if path is None:
         raise UsageError("there is no devcontainer.json in this folder", hint="name the file")
-    return read_devcontainer(path.absolute(), read_text(str(path), ground))
+    return read_devcontainer(path.absolute(), read_text(str(path), guest_folders))
 
 
 async def _sandbox(context: Context, console: Console) -> Imported:
-    found = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
+    sandbox = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
     raw: Mapping[str, Any] | None = None
-    if found.spec is None:
+    if sandbox.spec is None:
         with suppress(ConsoleError):  # read_sandbox says that nothing is known
-            raw = await console.inside.raw(found.ref)
-    return read_sandbox(found, raw)
+            raw = await console.inside.raw(sandbox.ref)
+    return read_sandbox(sandbox, raw)
 
 
-def _checked(found: Imported) -> tuple[SandboxSpec | None, Mapping[str, str]]:
+def _checked(imported: Imported) -> tuple[SandboxSpec | None, Mapping[str, str]]:
     """The spec, None if a field has the wrong type, and what is wrong with it."""
     try:
-        spec = SandboxSpec.from_dict(found.fields)
+        spec = SandboxSpec.from_dict(imported.fields)
     except UsageError as error:
         return None, getattr(error, "problems", {"spec": error.message})
     problems = check.problems(spec)
@@ -114,13 +114,13 @@ def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _print_json(context: Context, found: Imported, problems: Mapping[str, str]) -> None:
-    left = [{"what": what, "why": why} for what, why in found.left]
-    context.record({"spec": _plain(found.fields), "left": left, "problems": dict(problems)})
+def _print_json(context: Context, imported: Imported, problems: Mapping[str, str]) -> None:
+    left = [{"what": what, "why": why} for what, why in imported.left]
+    context.record({"spec": _plain(imported.fields), "left": left, "problems": dict(problems)})
 
 
-def _print_left(context: Context, found: Imported, problems: Mapping[str, str]) -> None:
-    for what, why in found.left:
+def _print_left(context: Context, imported: Imported, problems: Mapping[str, str]) -> None:
+    for what, why in imported.left:
         context.say(f"left: {what}: {why}")
     for field, why in problems.items():
         context.say(f"problem: {field}: {why}")

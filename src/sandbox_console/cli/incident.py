@@ -44,18 +44,18 @@ async def _timeline(context: Context) -> int:
     return context.code
 
 
-def _print(context: Context, told: Timeline, *, several: bool) -> None:
-    for one in told.moments:
+def _print(context: Context, timeline: Timeline, *, several: bool) -> None:
+    for entry in timeline.moments:
         if context.json:
-            context.record(one.as_dict())
+            context.record(entry.as_dict())
         else:
-            context.text(_moment(one, several=several))
-    for gap in told.missing:
+            context.text(_moment(entry, several=several))
+    for gap in timeline.missing:
         if context.json:
             context.record(gap.as_dict())
         else:
             context.say(f"note: {gap.name}: {gap.source}: {gap.why}")
-    for clock in told.clocks:
+    for clock in timeline.clocks:
         if context.json:
             context.record(clock.as_dict())
         else:

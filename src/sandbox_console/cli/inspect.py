@@ -16,7 +16,7 @@ from sandbox_console.cli.logs import when
 from sandbox_console.cli.lookup import find
 from sandbox_console.cli.stats import RETRY_S
 from sandbox_console.errors import BackendUnreachable, NotFound
-from sandbox_console.model.guest import GuestProcess, Happening
+from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
 
@@ -32,68 +32,65 @@ async def inside(context: Context) -> int:
     """Find the sandbox and run the verb on it."""
     looks: dict[str, _Look] = {"top": _top, "diff": _diff, "inspect": _inspect, "events": _events, "port": _port}
     async with context.open() as console:
-        found = await find(context, console, context.args.name, changing=False)
-        await looks[context.args.verb](context, console, found)
+        sandbox = await find(context, console, context.args.name, changing=False)
+        await looks[context.args.verb](context, console, sandbox)
     return context.code
 
 
-def _of(found: Sandbox) -> dict[str, Any]:
-    return {"name": found.name, "ref": str(found.ref)}
+def _of(sandbox: Sandbox) -> dict[str, Any]:
+    return {"name": sandbox.name, "ref": str(sandbox.ref)}
 
 
-async def _top(context: Context, console: Console, found: Sandbox) -> None:
+async def _top(context: Context, console: Console, sandbox: Sandbox) -> None:
     """Print the processes, with their pids inside the sandbox if those are known."""
-    processes = await console.inside.processes(found.ref)
-    if context.json:
-        for one in processes:
-            context.record(_of(found) | msgspec.to_builtins(one))
-    else:
-        context.table(("PID", "PARENT", "USER", "CPU", "MEMORY", "STATE", "COMMAND"), map(_process, processes))
+    processes = await console.inside.processes(sandbox.ref)
+    head = ("PID", "PARENT", "USER", "CPU", "MEMORY", "STATE", "COMMAND")
+    context.listing(head, processes, lambda process: _of(sandbox) | msgspec.to_builtins(process), _process)
 
 
-def _process(one: GuestProcess) -> tuple[str, ...]:
+def _process(process: GuestProcess) -> tuple[str, ...]:
     return (
-        str(one.pid),
-        "-" if one.parent is None else str(one.parent),
-        one.user or "-",
-        "-" if one.cpu_s is None else f"{one.cpu_s:.1f}s",
-        size(one.memory_bytes),
-        one.state or "-",
-        one.command,
+        str(process.pid),
+        "-" if process.parent is None else str(process.parent),
+        process.user or "-",
+        "-" if process.cpu_s is None else f"{process.cpu_s:.1f}s",
+        size(process.memory_bytes),
+        process.state or "-",
+        process.command,
     )
 
 
-async def _diff(context: Context, console: Console, found: Sandbox) -> None:
+async def _diff(context: Context, console: Console, sandbox: Sandbox) -> None:
     """Print the paths that differ from the image: A added, C changed, D deleted."""
-    for change in await console.inside.changes(found.ref):
+    for change in await console.inside.changes(sandbox.ref):
         if context.json:
-            context.record(_of(found) | msgspec.to_builtins(change))
+            context.record(_of(sandbox) | msgspec.to_builtins(change))
         else:
             context.text(f"{change.how[:1].upper()} {change.path}")
 
 
-async def _inspect(context: Context, console: Console, found: Sandbox) -> None:
+async def _inspect(context: Context, console: Console, sandbox: Sandbox) -> None:
     """Print the provider's own description, with the values of variables and secrets masked."""
-    raw = await console.inside.raw(found.ref)
+    raw = await console.inside.raw(sandbox.ref)
     if context.json:
-        context.record(_of(found) | {"raw": raw})
+        context.record(_of(sandbox) | {"raw": raw})
         return
     for line in json.dumps(raw, indent=2, default=str).splitlines():
         context.text(line)
 
 
-async def _events(context: Context, console: Console, found: Sandbox) -> None:
+async def _events(context: Context, console: Console, sandbox: Sandbox) -> None:
     """Print the backend's events, oldest first; with ``--follow`` go on, even after the backend was away."""
     args = context.args
     since = None if args.since is None else when(args.since, context.now())
     away = False
     while True:
-        happenings = console.inside.happenings(found.ref, since=since, follow=args.follow)
+        happenings = console.inside.happenings(sandbox.ref, since=since, follow=args.follow)
         try:
             async with aclosing(happenings) as events:  # type: ignore[type-var]
-                async for one in events:
-                    since, away = one.at + _AFTER_S, False
-                    _tell_happening(context, found, one)
+                async for event in events:
+                    since, away = event.at + _AFTER_S, False
+                    _tell_happening(context, sandbox, event)
             return
         except BackendUnreachable as error:
             if not args.follow:
@@ -104,28 +101,28 @@ async def _events(context: Context, console: Console, found: Sandbox) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-def _tell_happening(context: Context, found: Sandbox, one: Happening) -> None:
+def _tell_happening(context: Context, sandbox: Sandbox, event: GuestEvent) -> None:
     if context.json:
-        context.record(_of(found) | msgspec.to_builtins(one))
+        context.record(_of(sandbox) | msgspec.to_builtins(event))
     else:
-        context.text(_happening(one))
+        context.text(_happening(event))
 
 
-def _happening(one: Happening) -> str:
-    attributes = " ".join(f"{key}={value}" for key, value in sorted(one.attributes.items()) if value)
+def _happening(event: GuestEvent) -> str:
+    attributes = " ".join(f"{key}={value}" for key, value in sorted(event.attributes.items()) if value)
     return "  ".join(
-        filter(None, [moment_ns(int(one.at * 1e6) * 1000), f"{one.what:<12}", one.detail, attributes])
+        filter(None, [moment_ns(int(event.at * 1e6) * 1000), f"{event.what:<12}", event.detail, attributes])
     ).rstrip()
 
 
-async def _port(context: Context, console: Console, found: Sandbox) -> None:
+async def _port(context: Context, console: Console, sandbox: Sandbox) -> None:
     """Print the ports of the sandbox and the addresses at which this or the engine's host serves them."""
-    facts = [fact for fact in (await console.inspect(found.ref)).effective if fact.field.startswith(_PORT)]
+    facts = [fact for fact in (await console.inspect(sandbox.ref)).effective if fact.field.startswith(_PORT)]
     if not facts:
-        raise NotFound(f"{found.name} has no ports", hint=f"sandbox-console show {found.name}")
+        raise NotFound(f"{sandbox.name} has no ports", hint=f"sandbox-console show {sandbox.name}")
     for fact in facts:
         port = fact.field.removeprefix(_PORT)
         if context.json:
-            context.record(_of(found) | {"port": port, "places": fact.value, "note": fact.note})
+            context.record(_of(sandbox) | {"port": port, "places": fact.value, "note": fact.note})
         else:
             context.text(f"{port} -> {fact.value}" + (f"  ({fact.note})" if fact.note else ""))

@@ -85,19 +85,19 @@ def details(found: Sandbox, rows: Sequence[FieldDrift]) -> dict[str, Any]:
     }
 
 
-def health(found: BackendHealth) -> dict[str, Any]:
+def health(backend_health: BackendHealth) -> dict[str, Any]:
     """A backend's health."""
-    return plain(found) | {"state": str(found.state)}
+    return plain(backend_health) | {"state": str(backend_health.state)}
 
 
-def stats(found: Sandbox, sample: Stats) -> dict[str, Any]:
+def stats(sandbox: Sandbox, sample: Stats) -> dict[str, Any]:
     """One sample of a sandbox."""
-    return {"name": found.name, "ref": str(found.ref)} | plain(sample)
+    return {"name": sandbox.name, "ref": str(sandbox.ref)} | plain(sample)
 
 
-def log_item(found: Sandbox, item: LogRecord | LogGap) -> dict[str, Any]:
+def log_item(sandbox: Sandbox, item: LogRecord | LogGap) -> dict[str, Any]:
     """A line of output, or a gap in it."""
-    head: dict[str, Any] = {"name": found.name, "ref": str(found.ref), "at_ns": item.at_ns}
+    head: dict[str, Any] = {"name": sandbox.name, "ref": str(sandbox.ref), "at_ns": item.at_ns}
     if isinstance(item, LogGap):
         return head | {"gap": item.reason, "lines": item.lines}
     partial = {} if item.data.endswith(b"\n") else {"partial": True}  # a piece of a line, or a last line without an end
@@ -121,12 +121,12 @@ def entry(found: AuditEntry) -> dict[str, Any]:
     }
 
 
-def name_on_record(found: AuditEntry) -> str:
+def name_on_record(entry: AuditEntry) -> str:
     """The sandbox's name at the time when the action was requested."""
-    body = found.attempt.body
+    body = entry.attempt.body
     spec = body.get("spec")
     name = body.get("name") or (spec.get("name", "") if isinstance(spec, Mapping) else "")
-    return str(name or found.attempt.target)
+    return str(name or entry.attempt.target)
 
 
 def decision(found: Decision) -> dict[str, str]:
@@ -141,9 +141,9 @@ def decision(found: Decision) -> dict[str, str]:
             return {"outcome": "deny", "reason": reason, "rule": rule, "capability": capability, "hint": hint}
 
 
-def egress_record(found: EgressRecord) -> dict[str, Any]:
+def egress_record(record: EgressRecord) -> dict[str, Any]:
     """One decision of a gateway."""
-    return plain(found) | {"outcome": str(found.outcome)}
+    return plain(record) | {"outcome": str(record.outcome)}
 
 
 def plan(found: Plan) -> dict[str, Any]:

@@ -64,14 +64,14 @@ async def _one(
             return found, error
 
 
-def _print(context: Context, name: str, found: Sandbox | None, end: ActionResult | ConsoleError) -> None:
+def _print(context: Context, name: str, sandbox: Sandbox | None, end: ActionResult | ConsoleError) -> None:
     failed = end if isinstance(end, ConsoleError) else None
     if failed is not None:
         add_next_step(failed, context.args)
     if context.json:
         result: dict[str, Any] = {
-            "name": found.name if found else name,
-            "ref": str(found.ref) if found else None,
+            "name": sandbox.name if sandbox else name,
+            "ref": str(sandbox.ref) if sandbox else None,
             "action": context.args.verb,
             "ok": failed is None,
             "audit_id": end.audit_id,
@@ -80,8 +80,8 @@ def _print(context: Context, name: str, found: Sandbox | None, end: ActionResult
         context.record(result)
     if failed is not None:
         context.fail(failed, name if len(context.args.names) > 1 else "")
-    elif not context.json and found is not None:
-        context.text(found.name)
+    elif not context.json and sandbox is not None:
+        context.text(sandbox.name)
 
 
 def seconds(text: str, option: str) -> float:

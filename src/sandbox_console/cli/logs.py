@@ -171,7 +171,7 @@ class _Printer:
 
     async def end(self) -> None:
         """Search the lines that have no end."""
-        sandboxes = {one.ref: one for one in self._sandboxes}
+        sandboxes = {sandbox.ref: sandbox for sandbox in self._sandboxes}
         held, self._pieces = self._pieces, {}
         await self._write(b"".join([self._matched(sandboxes[ref], pieces) for (ref, _), pieces in held.items()]))
 
@@ -192,13 +192,13 @@ class _Printer:
         """Join a long line, which comes in pieces (of 16 KiB from an engine), so that it is searched as a whole."""
         pieces = self._pieces.setdefault((sandbox.ref, item.stream), [])
         pieces.append(item)
-        if not item.data.endswith(b"\n") and sum(len(one.data) for one in pieces) < _JOINED_MOST:
+        if not item.data.endswith(b"\n") and sum(len(record.data) for record in pieces) < _JOINED_MOST:
             return b""
         del self._pieces[sandbox.ref, item.stream]
         return self._matched(sandbox, pieces)
 
     def _matched(self, sandbox: Sandbox, pieces: Sequence[LogRecord]) -> bytes:
-        line = LogRecord(pieces[0].at_ns, pieces[0].stream, b"".join([one.data for one in pieces]))
+        line = LogRecord(pieces[0].at_ns, pieces[0].stream, b"".join([record.data for record in pieces]))
         text = line.data.decode("utf-8", "replace").rstrip("\r\n")
         return self._shown(sandbox, line) if self._pattern and self._pattern.search(text) else b""
 

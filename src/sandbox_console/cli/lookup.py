@@ -8,7 +8,7 @@ from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.errors import BackendUnreachable, ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
-from sandbox_console.service import Console, Found
+from sandbox_console.service import Console, LookupResult
 
 
 async def find(context: Context, console: Console, name: str, *, changing: bool) -> Sandbox:
@@ -29,12 +29,12 @@ async def find_all(
     everywhere = context.args.only_answering
     found = await console.find_all(names, changing=changing, only_answering=everywhere)
     for name, one in zip(names, found, strict=True):
-        if isinstance(one, Found):
+        if isinstance(one, LookupResult):
             _warn_of_doubts(context, name, one)
-    return [one.sandbox if isinstance(one, Found) else one for one in found]
+    return [one.sandbox if isinstance(one, LookupResult) else one for one in found]
 
 
-def _warn_of_doubts(context: Context, name: str, found: Found) -> None:
+def _warn_of_doubts(context: Context, name: str, found: LookupResult) -> None:
     for health in found.doubts:
         _warn(context, health, f"{place(health)} does not answer and may hold {name!r} too: {health.reason}")
 
@@ -69,10 +69,10 @@ def _absent(context: Context, console: Console, healths: Sequence[BackendHealth]
 
     A person at a terminal gets a short report; a log or a mail gets a full one the first time and then none.
     """
-    if context.json or context.backend[0] or not any(one.ok for one in healths):
+    if context.json or context.backend[0] or not any(health.ok for health in healths):
         return ()
-    away = [one for one in healths if one.state is HealthState.UNAVAILABLE]
-    return [one for one in away if context.streams.err.tty or not console.tell_once(one)]
+    away = [health for health in healths if health.state is HealthState.UNAVAILABLE]
+    return [health for health in away if context.streams.err.tty or not console.tell_once(health)]
 
 
 def place(health: BackendHealth) -> str:

@@ -45,11 +45,11 @@ async def _list(
     """Print what has answered and name the backends that have not; print the rest as it arrives."""
     healths: list[BackendHealth] = []
     async with aclosing(console.list_as_answered(context.backend[0], PATIENCE_S)) as answers:
-        async for (sandboxes, told), waiting in answers:
-            healths += told
-            shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
+        async for (sandboxes, backend_healths), waiting in answers:
+            healths += backend_healths
+            shown = [sandbox for sandbox in sandboxes if wanted(sandbox, labels, everything=context.args.all)]
             if shown or not waiting:  # the header's columns take their widths from the first rows
-                print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
+                print_all(sorted(shown, key=lambda sandbox: (sandbox.name, sandbox.ref)))
             if waiting:
                 names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in waiting)
                 context.say(f"waiting for {names} ...")
@@ -72,11 +72,13 @@ def _printer(context: Context) -> Callable[[Sequence[Sandbox]], None]:
         raise UsageError("-q, --format and --json cannot be used together", hint="leave all but one out")
     if args.quiet or args.format:
         one_line = formatter("{{.Ref}}" if args.quiet else args.format)
-        return lambda found: _lines(context, [one_line(one, context.now()) for one in found])
+        return lambda sandboxes: _lines(context, [one_line(sandbox, context.now()) for sandbox in sandboxes])
     if context.json:
-        return lambda found: _lines(context, [json_output.line(json_output.sandbox(one)) for one in found])
+        return lambda sandboxes: _lines(
+            context, [json_output.line(json_output.sandbox(sandbox)) for sandbox in sandboxes]
+        )
     columns = Columns(_HEAD, header=not args.no_header)
-    return lambda found: _lines(context, columns.lines(row(one, context.now()) for one in found))
+    return lambda sandboxes: _lines(context, columns.lines(row(sandbox, context.now()) for sandbox in sandboxes))
 
 
 def _lines(context: Context, lines: Iterable[str]) -> None:
@@ -152,17 +154,17 @@ def _health_changed(context: Context, health: BackendHealth) -> None:
         context.say(f"{place(health)}: {health.state}: {health.reason}")
 
 
-def _changed(context: Context, one: Sandbox, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:
-    if known.get(one.ref) == one:
+def _changed(context: Context, sandbox: Sandbox, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:
+    if known.get(sandbox.ref) == sandbox:
         return
-    if not wanted(one, labels, everything=context.args.all):
-        _removed(context, one.ref, known)  # it was shown but no longer matches: it is another tool's, and stopped
+    if not wanted(sandbox, labels, everything=context.args.all):
+        _removed(context, sandbox.ref, known)  # it was shown but no longer matches: it is another tool's, and stopped
         return
-    known[one.ref] = one
+    known[sandbox.ref] = sandbox
     if context.json:
-        context.record({"event": "sandbox"} | json_output.sandbox(one))
+        context.record({"event": "sandbox"} | json_output.sandbox(sandbox))
     else:
-        context.text("  ".join(row(one, context.now())).rstrip())
+        context.text("  ".join(row(sandbox, context.now())).rstrip())
 
 
 def _removed(context: Context, ref: SandboxRef, known: dict[SandboxRef, Sandbox]) -> None:
@@ -178,25 +180,25 @@ def _removed(context: Context, ref: SandboxRef, known: dict[SandboxRef, Sandbox]
 async def show(context: Context) -> int:
     """Show one sandbox. ``--toml`` prints the spec as ``create -f`` reads it."""
     async with context.open() as console:
-        found = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
-        rows = [row for row in await console.drifts.fields(found) if row.state is DriftState.DRIFTED]
-        shells = [one for one in await console.kept_shells.list() if one.ref == found.ref]
+        sandbox = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
+        rows = [row for row in await console.drifts.fields(sandbox) if row.state is DriftState.DRIFTED]
+        shells = [shell for shell in await console.kept_shells.list() if shell.ref == sandbox.ref]
     if context.args.toml:
-        _toml(context, found)
+        _toml(context, sandbox)
     elif context.json:
-        context.record(json_output.details(found, rows) | {"kept_shells": [one.name for one in shells]})
+        context.record(json_output.details(sandbox, rows) | {"kept_shells": [shell.name for shell in shells]})
     else:
         differs = [(f"drift {row.field}", _differs(row)) for row in rows]
-        kept = [("kept shell", f"{one.name}  since {moment(one.began)}, by {one.actor}") for one in shells]
-        for key, value in [*facts(found), *differs, *kept]:
+        kept = [("kept shell", f"{shell.name}  since {moment(shell.began)}, by {shell.actor}") for shell in shells]
+        for key, value in [*facts(sandbox), *differs, *kept]:
             context.text(f"{key:<20}  {value}".rstrip())
     return 0
 
 
-def _toml(context: Context, found: Sandbox) -> None:
-    if found.spec is None:
-        raise Conflict(f"{found.name} was not made by this console, so its spec is not known")
-    text = tomli_w.dumps(found.spec.to_dict())
+def _toml(context: Context, sandbox: Sandbox) -> None:
+    if sandbox.spec is None:
+        raise Conflict(f"{sandbox.name} was not made by this console, so its spec is not known")
+    text = tomli_w.dumps(sandbox.spec.to_dict())
     if not context.streams.out.tty:
         context.streams.out.write(text.encode())
         return
@@ -204,23 +206,23 @@ def _toml(context: Context, found: Sandbox) -> None:
         context.text(line)
 
 
-def facts(found: Sandbox) -> list[tuple[str, str]]:
+def facts(sandbox: Sandbox) -> list[tuple[str, str]]:
     """The facts shown about a sandbox, one key and value per line."""
     lines = [
-        ("name", found.name),
-        ("ref", str(found.ref)),
-        ("state", " ".join(filter(None, [str(found.status), found.detail]))),
-        ("made by", "this console" if found.managed else found.maker or "another tool"),
-        ("image", found.image or "-"),
-        ("created", moment(found.created_at)),
-        ("started", moment(found.started_at)),
-        ("finished", moment(found.finished_at)),
-        ("exit", " ".join(filter(None, [exit_text(found), found.exit.reason if found.exit else ""]))),
+        ("name", sandbox.name),
+        ("ref", str(sandbox.ref)),
+        ("state", " ".join(filter(None, [str(sandbox.status), sandbox.detail]))),
+        ("made by", "this console" if sandbox.managed else sandbox.maker or "another tool"),
+        ("image", sandbox.image or "-"),
+        ("created", moment(sandbox.created_at)),
+        ("started", moment(sandbox.started_at)),
+        ("finished", moment(sandbox.finished_at)),
+        ("exit", " ".join(filter(None, [exit_text(sandbox), sandbox.exit.reason if sandbox.exit else ""]))),
     ]
-    lines += [("label", f"{key}={value}") for key, value in sorted(found.labels.items())]
-    asked = found.spec.to_dict() if found.spec else {}
+    lines += [("label", f"{key}={value}") for key, value in sorted(sandbox.labels.items())]
+    asked = sandbox.spec.to_dict() if sandbox.spec else {}
     lines += [(f"asked {key}", asked_text(key, asked[key])) for key in asked if key not in ("name", "image", "labels")]
-    for fact in found.effective:
+    for fact in sandbox.effective:
         note = "; ".join(filter(None, ["" if fact.enforced else "not enforced", fact.note]))
         lines.append((f"has {fact.field}", f"{fact.value} ({note})" if note else fact.value))
     return lines

@@ -47,22 +47,22 @@ def formatter(template: str) -> Field:
         raise UsageError(f"--format: {template!r} has braces without a field", hint='as in "{{.Name}}\\t{{.State}}"')
     for escape, char in _ESCAPES.items():
         template = template.replace(escape, char)
-    return lambda one, now: _FIELD.sub(lambda found: _value(found, one, now), template)
+    return lambda sandbox, now: _FIELD.sub(lambda match: _value(match, sandbox, now), template)
 
 
-def _value(found: re.Match[str], one: Sandbox, now: float) -> str:
-    encoded, name, key = found.groups()
+def _value(match: re.Match[str], sandbox: Sandbox, now: float) -> str:
+    encoded, name, key = match.groups()
     if encoded is not None:
-        return json_output.line(_encoded(encoded, one, now))
+        return json_output.line(_encoded(encoded, sandbox, now))
     # Values are untrusted and must not draw or begin a line. The text of the template itself is the user's.
-    return clean(one.labels.get(key, "") if name == "Label" else FIELDS[name](one, now))
+    return clean(sandbox.labels.get(key, "") if name == "Label" else FIELDS[name](sandbox, now))
 
 
-def _encoded(name: str, one: Sandbox, now: float) -> Any:
+def _encoded(name: str, sandbox: Sandbox, now: float) -> Any:
     """What ``{{json .NAME}}`` prints: without a name the whole sandbox, labels as an object, the rest as strings."""
     if not name:
-        return json_output.sandbox(one)
-    return dict(one.labels) if name == "Labels" else FIELDS[name](one, now)
+        return json_output.sandbox(sandbox)
+    return dict(sandbox.labels) if name == "Labels" else FIELDS[name](sandbox, now)
 
 
 def _unknown(name: str) -> UsageError:

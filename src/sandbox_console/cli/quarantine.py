@@ -30,15 +30,15 @@ async def run(context: Context) -> int:
     async with context.open() as console:
         chosen = await _chosen(context, console, matches)
         if args.dry_run:
-            for one in chosen:
-                await _tell_plan(context, console, one)
+            for sandbox in chosen:
+                await _tell_plan(context, console, sandbox)
             return context.code
         if not chosen and not context.failures:
             context.say("nothing to do: no sandbox matches")
         at_once = asyncio.Semaphore(AT_ONCE)
-        ends = [asyncio.ensure_future(_one(context, console, one, at_once)) for one in chosen]
-        for one, end in zip(chosen, ends, strict=True):
-            _tell(context, one, await end, several=len(chosen) > 1)
+        ends = [asyncio.ensure_future(_one(context, console, sandbox, at_once)) for sandbox in chosen]
+        for sandbox, end in zip(chosen, ends, strict=True):
+            _tell(context, sandbox, await end, several=len(chosen) > 1)
     return context.code
 
 
@@ -55,10 +55,14 @@ async def _chosen(context: Context, console: Console, matches: Sequence[FieldTes
         )
     wanted = pairs(args.label, "label")
     sandboxes, healths = await console.list(context.backend[0])
-    found = [one for one in sandboxes if one.managed and all(one.labels.get(k) == v for k, v in wanted.items())]
-    found = [one for one in found if bool(one.quarantine) is bool(args.undo) and fits(one, matches)]
+    found = [
+        sandbox
+        for sandbox in sandboxes
+        if sandbox.managed and all(sandbox.labels.get(k) == v for k, v in wanted.items())
+    ]
+    found = [sandbox for sandbox in found if bool(sandbox.quarantine) is bool(args.undo) and fits(sandbox, matches)]
     fail_for_the_silent(context, healths)
-    found.sort(key=lambda one: (one.name, one.ref))
+    found.sort(key=lambda sandbox: (sandbox.name, sandbox.ref))
     if found and not args.dry_run:
         await agree(context, found, "end the quarantine of" if args.undo else "quarantine")
     return found
@@ -72,31 +76,31 @@ def _filter(text: str) -> Sequence[FieldTest]:
 
 
 async def _one(
-    context: Context, console: Console, one: Sandbox, at_once: asyncio.Semaphore
+    context: Context, console: Console, sandbox: Sandbox, at_once: asyncio.Semaphore
 ) -> Quarantined | ConsoleError:
-    args, consent = context.args, context.consent(one.ref.id)
+    args, consent = context.args, context.consent(sandbox.ref.id)
     async with at_once:
         try:
             if args.undo:
-                return await release(console, one, consent=consent)
-            return await quarantine(console, one, args.reason, consent=consent, keep=not args.no_evidence)
+                return await release(console, sandbox, consent=consent)
+            return await quarantine(console, sandbox, args.reason, consent=consent, keep=not args.no_evidence)
         except ConsoleError as error:
             return error
 
 
-async def _tell_plan(context: Context, console: Console, one: Sandbox) -> None:
+async def _tell_plan(context: Context, console: Console, sandbox: Sandbox) -> None:
     try:
-        steps = await plan_quarantine(console, one, keep=not context.args.no_evidence)
+        steps = await plan_quarantine(console, sandbox, keep=not context.args.no_evidence)
     except ConsoleError as error:
-        context.fail(error, one.name)
+        context.fail(error, sandbox.name)
         return
     if context.args.undo:
         steps = [step for step in steps if step.undo]
     if context.json:
         told = [msgspec.to_builtins(step) for step in steps]
-        context.record({"name": one.name, "ref": str(one.ref), "dry_run": True, "steps": told})
+        context.record({"name": sandbox.name, "ref": str(sandbox.ref), "dry_run": True, "steps": told})
         return
-    context.text(f"{one.name}  {one.status}  {one.ref}")
+    context.text(f"{sandbox.name}  {sandbox.status}  {sandbox.ref}")
     for step in steps:
         if context.args.undo:
             context.text(f"  {step.what:<10}  {step.undo}")
@@ -105,23 +109,23 @@ async def _tell_plan(context: Context, console: Console, one: Sandbox) -> None:
             context.text(f"  {step.what:<10}  {step.text}" + (f" ({undo})" if undo else ""))
 
 
-def _tell(context: Context, one: Sandbox, end: Quarantined | ConsoleError, *, several: bool) -> None:
+def _tell(context: Context, sandbox: Sandbox, end: Quarantined | ConsoleError, *, several: bool) -> None:
     failed = end if isinstance(end, ConsoleError) else None
     if failed is not None:
         add_next_step(failed, context.args)
     steps = () if isinstance(end, ConsoleError) else end.steps
     if context.json:
         context.record({
-            "name": one.name, "ref": str(one.ref), "action": "release" if context.args.undo else "quarantine",
+            "name": sandbox.name, "ref": str(sandbox.ref), "action": "release" if context.args.undo else "quarantine",
             "ok": failed is None, "audit_id": end.audit_id, "steps": [msgspec.to_builtins(step) for step in steps],
             "error": failed.as_dict() if failed else None,
         })  # fmt: skip
     elif failed is None:
-        context.text(f"{one.name}  {one.ref}")
+        context.text(f"{sandbox.name}  {sandbox.ref}")
         for step in steps:
             context.text(f"  {'done' if step.done else 'NOT DONE':<8}  {step.what:<10}  {step.note}")
     if failed is not None:
-        context.fail(failed, one.name if several else "")
+        context.fail(failed, sandbox.name if several else "")
     elif isinstance(end, Quarantined) and not end.contained:
         gone = ", ".join(step.what for step in steps if not step.done)
-        context.fail(ConsoleError(f"it is not contained: {gone} could not be done"), one.name)
+        context.fail(ConsoleError(f"it is not contained: {gone} could not be done"), sandbox.name)

@@ -26,12 +26,8 @@ async def recordings(context: Context) -> int:
 
 async def _ls(context: Context) -> int:
     async with context.open() as console:
-        found = await console.recordings.list()
-    if context.json:
-        for one in found:
-            context.record(_data(one))
-    else:
-        context.table(_HEAD, (_row(one) for one in found))
+        recordings = await console.recordings.list()
+    context.listing(_HEAD, recordings, _data, _row)
     return 0
 
 
@@ -101,16 +97,19 @@ def _above(text: str, what: str) -> float:
     return found
 
 
-def _data(one: Recording) -> dict[str, object]:
+def _data(recording: Recording) -> dict[str, object]:
     return {
-        "id": one.id, "name": one.name, "ref": str(one.ref) if one.ref else "", "actor": one.actor, "at": one.at,
-        "duration_s": one.duration_s, "bytes": one.size_bytes, "audit_id": one.audit_id, "check": str(one.check),
-        "problem": one.problem,
+        "id": recording.id, "name": recording.name, "ref": str(recording.ref) if recording.ref else "",
+        "actor": recording.actor, "at": recording.at, "duration_s": recording.duration_s,
+        "bytes": recording.size_bytes, "audit_id": recording.audit_id, "check": str(recording.check),
+        "problem": recording.problem,
     }  # fmt: skip
 
 
-def _row(one: Recording) -> tuple[str, ...]:
-    if one.problem:
-        return (one.id, "", "", "", "", "", "", f"unreadable: {one.problem}")
-    return (one.id, one.name, moment(one.at), duration(one.duration_s), size(one.size_bytes), one.actor,
-            str(one.audit_id), str(one.check))  # fmt: skip
+def _row(recording: Recording) -> tuple[str, ...]:
+    if recording.problem:
+        return (recording.id, "", "", "", "", "", "", f"unreadable: {recording.problem}")
+    return (
+        recording.id, recording.name, moment(recording.at), duration(recording.duration_s), size(recording.size_bytes),
+        recording.actor, str(recording.audit_id), str(recording.check),
+    )  # fmt: skip

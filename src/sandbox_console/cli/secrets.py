@@ -36,21 +36,17 @@ async def secrets(context: Context) -> int:
 
 
 async def _listed(context: Context, console: Console) -> Sequence[SecretInfo]:
-    found, silent = await console.secrets.listed()
+    secrets, silent = await console.secrets.listed()
     if silent:
         context.say(f"warning: which sandboxes use them is not known for {', '.join(silent)}")
-    if not found:
+    if not secrets:
         context.say(_NONE)
-    return found
+    return secrets
 
 
 async def _ls(context: Context, console: Console) -> int:
-    found = await _listed(context, console)
-    if context.json:
-        for one in found:
-            context.record(_record(one))
-    else:
-        context.table(("NAME", "FROM", "INJECT", "HOSTS", "USED BY"), (_cells(one) for one in found))
+    secrets = await _listed(context, console)
+    context.listing(("NAME", "FROM", "INJECT", "HOSTS", "USED BY"), secrets, _record, _cells)
     return 0
 
 
@@ -98,46 +94,46 @@ async def _remove(context: Context, console: Console) -> int:
     return context.code
 
 
-def _cells(one: SecretInfo) -> tuple[str, ...]:
-    return one.name, one.source, one.inject, " ".join(one.hosts) or "any", " ".join(one.used_by) or "-"
+def _cells(secret: SecretInfo) -> tuple[str, ...]:
+    return secret.name, secret.source, secret.inject, " ".join(secret.hosts) or "any", " ".join(secret.used_by) or "-"
 
 
-def _record(one: SecretInfo) -> dict[str, Any]:
+def _record(secret: SecretInfo) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "from": one.source,
-        "kind": one.kind,
-        "inject": one.inject,
-        "hosts": list(one.hosts),
-        "used_by": list(one.used_by),
+        "name": secret.name,
+        "from": secret.source,
+        "kind": secret.kind,
+        "inject": secret.inject,
+        "hosts": list(secret.hosts),
+        "used_by": list(secret.used_by),
     }
 
 
 async def _check(context: Context, console: Console) -> int:
-    found = [await console.secrets.checked(one) for one in await _listed(context, console)]
+    secrets = [await console.secrets.checked(secret) for secret in await _listed(context, console)]
     if context.json:
-        for one in found:
-            context.record(_record(one) | {"ok": not one.problem, "problem": one.problem, "note": one.note})
+        for secret in secrets:
+            context.record(_record(secret) | {"ok": not secret.problem, "problem": secret.problem, "note": secret.note})
     else:
-        context.table(("NAME", "FROM", "OK", "WHY NOT"), (_checked(one) for one in found))
-    for one in found:
-        if one.problem:
-            context.fail(SecretError(one.problem, hint=one.hint))
+        context.table(("NAME", "FROM", "OK", "WHY NOT"), (_checked(secret) for secret in secrets))
+    for secret in secrets:
+        if secret.problem:
+            context.fail(SecretError(secret.problem, hint=secret.hint))
     return context.code
 
 
-def _checked(one: SecretInfo) -> tuple[str, ...]:
-    return one.name, one.source, "no" if one.problem else "ok", one.problem or one.note or "-"
+def _checked(secret: SecretInfo) -> tuple[str, ...]:
+    return secret.name, secret.source, "no" if secret.problem else "ok", secret.problem or secret.note or "-"
 
 
 async def _leaks(context: Context, console: Console) -> int:
     paths = [Path(text).expanduser() for text in context.args.paths]
     if gone := await asyncio.to_thread(_missing, paths):
         raise UsageError(f"{gone[0]} does not exist", hint="name files and folders that exist")
-    found: list[Leak] = []
+    leaks: list[Leak] = []
     async for one in console.secrets.leaks(paths):
         if isinstance(one, Leak):
-            found.append(one)
+            leaks.append(one)
             if context.json:
                 context.record(msgspec.to_builtins(one))
         elif context.json:
@@ -145,15 +141,15 @@ async def _leaks(context: Context, console: Console) -> int:
         else:
             context.say(f"not looked into: {one.place}: {one.reason}")
     if not context.json:
-        context.table(("SECRET", "FORM", "FINGERPRINT", "COUNT", "PLACE"), (_leak_cells(one) for one in found))
-        context.say(f"{len(found)} places" if found else "nothing found")
-    return 1 if found else 0
+        context.table(("SECRET", "FORM", "FINGERPRINT", "COUNT", "PLACE"), (_leak_cells(one) for one in leaks))
+        context.say(f"{len(leaks)} places" if leaks else "nothing found")
+    return 1 if leaks else 0
 
 
 def _missing(paths: Sequence[Path]) -> list[Path]:
     return [path for path in paths if not path.exists()]
 
 
-def _leak_cells(one: Leak) -> tuple[str, ...]:
-    where = f"{one.place}, line {one.line}" if one.line else one.place
-    return one.secret or "-", one.what, one.fingerprint, str(one.count), where
+def _leak_cells(leak: Leak) -> tuple[str, ...]:
+    where = f"{leak.place}, line {leak.line}" if leak.line else leak.place
+    return leak.secret or "-", leak.what, leak.fingerprint, str(leak.count), where

@@ -40,13 +40,9 @@ async def chosen(context: Context, console: Console) -> list[str]:
         return list(dict.fromkeys(args.names))
     if args.names:
         raise UsageError("NAMEs and --label cannot be used together", hint="leave one of them out")
-    wanted = pairs(args.label, "label")
-    sandboxes, healths = await console.list(context.backend[0])
-    found = [one for one in sandboxes if one.managed and all(one.labels.get(k) == v for k, v in wanted.items())]
+    found = await labelled(context, console, args.label, "label")
     if args.verb == "prune":
         found = [one for one in found if one.status in _ENDED and not one.quarantine]
-    fail_for_the_silent(context, healths)
-    found.sort(key=lambda one: (one.name, one.ref))
     if args.dry_run:
         for one in found:
             _tell(context, one)
@@ -57,6 +53,15 @@ async def chosen(context: Context, console: Console) -> list[str]:
         what = "rm" if args.verb == "prune" else args.verb
         await agree(context, found, what)
     return [str(one.ref) for one in found]
+
+
+async def labelled(context: Context, console: Console, labels: Sequence[str], option: str) -> list[Sandbox]:
+    """Our sandboxes with these labels, given as KEY=VALUE, by name. Raises UsageError."""
+    wanted = pairs(labels, option)
+    sandboxes, healths = await console.list(context.backend[0])
+    found = [one for one in sandboxes if one.managed and all(one.labels.get(k) == v for k, v in wanted.items())]
+    fail_for_the_silent(context, healths)
+    return sorted(found, key=lambda one: (one.name, one.ref))
 
 
 def _tell(context: Context, one: Sandbox) -> None:

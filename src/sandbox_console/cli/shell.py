@@ -9,7 +9,8 @@ import os
 import signal
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from sandbox_console.cli.context import Context
@@ -23,6 +24,9 @@ from sandbox_console.model.kept_shell import shell_name_problem
 from sandbox_console.service import DETACHED, Console, ShellSession, open_console
 
 _CHUNK = 64 * 1024
+_READS_MOST = 64
+"""How many reads of keys may wait for a shell that takes none."""
+
 _LEAVE = b"\x1d"
 """Ctrl+], as in telnet and in the app."""
 
@@ -108,9 +112,13 @@ async def _attached(context: Context, session: ShellSession, fd: int) -> None:
     sizes = asyncio.Event()
     screen = ScreenFilter()
     with _raw(fd):
-        loop.add_reader(fd, lambda: keys.put_nowait(_read(fd)))
+        read = partial(_read, fd, keys)
+        loop.add_reader(fd, read)
         loop.add_signal_handler(signal.SIGWINCH, sizes.set)
-        tasks = [asyncio.ensure_future(_type(session, keys)), asyncio.ensure_future(_resize(session, sizes, fd))]
+        tasks = [
+            asyncio.ensure_future(_type(session, keys, lambda: loop.add_reader(fd, read))),
+            asyncio.ensure_future(_resize(session, sizes, fd)),
+        ]
         try:
             while data := await session.read():
                 await context.streams.out.stream(screen.feed(data))
@@ -123,9 +131,10 @@ async def _attached(context: Context, session: ShellSession, fd: int) -> None:
             context.streams.out.write(screen.restore())
 
 
-async def _type(session: ShellSession, keys: asyncio.Queue[bytes]) -> None:
+async def _type(session: ShellSession, keys: asyncio.Queue[bytes], read_on: Callable[[], None]) -> None:
     """Type until the terminal hangs up, or Ctrl+] leaves a kept shell."""
     while data := await keys.get():
+        read_on()
         data, leave, _ = data.partition(_LEAVE) if session.kept else (data, b"", b"")
         await session.write(data)
         if leave:
@@ -137,15 +146,21 @@ async def _resize(session: ShellSession, sizes: asyncio.Event, fd: int) -> None:
     while True:
         await sizes.wait()
         sizes.clear()
-        await session.resize(*size_of(fd))
+        with contextlib.suppress(ConsoleError, OSError):  # it ended, which the reading side reports
+            await session.resize(*size_of(fd))
 
 
-def _read(fd: int) -> bytes:
-    """Read what was typed; nothing if the terminal is gone, as at the end of a file."""
-    try:
-        return os.read(fd, _CHUNK)
-    except OSError:
-        return b""
+def _read(fd: int, keys: asyncio.Queue[bytes]) -> None:
+    """Read what was typed; nothing if the terminal is gone, as at the end of a file.
+
+    While the shell takes nothing, the rest waits in the terminal.
+    """
+    data = b""
+    with contextlib.suppress(OSError):
+        data = os.read(fd, _CHUNK)
+    keys.put_nowait(data)
+    if not data or keys.qsize() >= _READS_MOST:
+        asyncio.get_running_loop().remove_reader(fd)
 
 
 def _hung_up(fd: int) -> bool:

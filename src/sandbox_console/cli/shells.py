@@ -23,12 +23,8 @@ async def shells(context: Context) -> int:
 
 async def _ls(context: Context) -> int:
     async with context.open() as console:
-        found = await console.kept_shells.list()
-    if context.json:
-        for one in found:
-            context.record(_data(one))
-    else:
-        context.table(_HEAD, (_row(one) for one in found))
+        shells = await console.kept_shells.list()
+    context.listing(_HEAD, shells, _data, _row)
     return 0
 
 
@@ -42,27 +38,27 @@ async def _end(context: Context) -> int:
     async with context.open() as console:
         for name in dict.fromkeys(context.args.names):
             try:
-                found = await console.kept_shells.find(name)
-                done = await console.end_shell(EndShell(found.ref, found.id), consent=context.consent(found.ref.id))
+                shell = await console.kept_shells.find(name)
+                done = await console.end_shell(EndShell(shell.ref, shell.id), consent=context.consent(shell.ref.id))
             except ConsoleError as error:
                 context.fail(error, name if len(context.args.names) > 1 else "")
                 continue
             if context.json:
-                context.record({"name": found.name, "id": found.id, "audit_id": done.audit_id})
+                context.record({"name": shell.name, "id": shell.id, "audit_id": done.audit_id})
             else:
-                context.text(found.name)
+                context.text(shell.name)
     return context.code
 
 
-def _data(one: KeptShell) -> dict[str, Any]:
-    return {**msgspec.to_builtins(one), "ref": str(one.ref)}
+def _data(shell: KeptShell) -> dict[str, Any]:
+    return {**msgspec.to_builtins(shell), "ref": str(shell.ref)}
 
 
-def _row(one: KeptShell) -> tuple[str, ...]:
-    start = (one.name, one.sandbox, one.ref.backend, moment(one.began), one.actor)
-    if not one.answers:
-        return (*start, "", "does not answer", "", "", one.id)
-    watching = sum(viewer.read_only for viewer in one.viewers)
-    viewers = f"{len(one.viewers)}" + (f" ({watching} read-only)" if watching else "")
-    recorded = "yes" if one.recorded else "no"
-    return (*start, f"{one.cols}x{one.rows}", viewers, duration(one.left_s), recorded, one.id)
+def _row(shell: KeptShell) -> tuple[str, ...]:
+    start = (shell.name, shell.sandbox, shell.ref.backend, moment(shell.began), shell.actor)
+    if not shell.answers:
+        return (*start, "", "does not answer", "", "", shell.id)
+    watching = sum(viewer.read_only for viewer in shell.viewers)
+    viewers = f"{len(shell.viewers)}" + (f" ({watching} read-only)" if watching else "")
+    recorded = "yes" if shell.recorded else "no"
+    return (*start, f"{shell.cols}x{shell.rows}", viewers, duration(shell.left_s), recorded, shell.id)

@@ -25,12 +25,12 @@ async def derive(context: Context) -> int:
     """``rename NAME NEW``, ``commit NAME IMAGE``, ``fork NAME NEW``: prints the new name."""
     args = context.args
     async with context.open() as console:
-        found = await find(context, console, args.name, changing=True)
+        sandbox = await find(context, console, args.name, changing=True)
         if args.verb != "commit" and not args.only_answering:
             await console.refuse_held(args.new)
-        result = await _perform(context, console, _action(context, found.ref), found.ref.id)
+        result = await _perform(context, console, _action(context, sandbox.ref), sandbox.ref.id)
     if context.json:
-        told: dict[str, Any] = {"name": found.name, "ref": str(result.ref), "action": args.verb, "new": args.new}
+        told: dict[str, Any] = {"name": sandbox.name, "ref": str(result.ref), "action": args.verb, "new": args.new}
         context.record(told | {"audit_id": result.audit_id} | result.details)
     else:
         context.text(args.new)
@@ -62,27 +62,31 @@ async def snapshot(context: Context) -> int:
 
 async def _create(context: Context, console: Console) -> None:
     args = context.args
-    found = await find(context, console, args.name, changing=True)
-    result = await _perform(context, console, TakeSnapshot(found.ref, args.snapshot, args.full), found.ref.id)
-    _tell(context, args.snapshot, result, {"name": found.name, "ref": str(found.ref)})
+    sandbox = await find(context, console, args.name, changing=True)
+    result = await _perform(context, console, TakeSnapshot(sandbox.ref, args.snapshot, args.full), sandbox.ref.id)
+    _tell(context, args.snapshot, result, {"name": sandbox.name, "ref": str(sandbox.ref)})
 
 
 async def _ls(context: Context, console: Console) -> None:
     rows: list[Snapshot] = []
     for backend, host in await able(context, console, Capability.SNAPSHOT, warn=True):
         rows += await console.inside.snapshots(backend, host)
-    rows.sort(key=lambda one: (one.backend, one.host, one.name))
-    if context.json:
-        for one in rows:
-            context.record(msgspec.to_builtins(one))
-    else:
-        context.table(_HEAD, (_row(one, context.now()) for one in rows))
+    rows.sort(key=lambda snapshot: (snapshot.backend, snapshot.host, snapshot.name))
+    now = context.now()
+    context.listing(_HEAD, rows, msgspec.to_builtins, lambda snapshot: _row(snapshot, now))
 
 
-def _row(one: Snapshot, now: float) -> tuple[str, ...]:
-    age = duration(None if one.created_at is None else now - one.created_at)
-    kind = "full" if one.full else "disk"
-    return one.name, one.of or "-", kind, age, size(one.size_bytes), f"{one.backend}/{one.host}"
+def _row(snapshot: Snapshot, now: float) -> tuple[str, ...]:
+    age = duration(None if snapshot.created_at is None else now - snapshot.created_at)
+    kind = "full" if snapshot.full else "disk"
+    return (
+        snapshot.name,
+        snapshot.of or "-",
+        kind,
+        age,
+        size(snapshot.size_bytes),
+        f"{snapshot.backend}/{snapshot.host}",
+    )
 
 
 async def _restore(context: Context, console: Console) -> None:
@@ -105,7 +109,7 @@ async def _holder(context: Context, console: Console, name: str) -> tuple[str, s
     """The backend that keeps a snapshot. Raises NotFound."""
     places = await able(context, console, Capability.SNAPSHOT)
     having = [
-        place for place in places if any(one.name == name for one in await console.inside.snapshots(*place))
+        place for place in places if any(snapshot.name == name for snapshot in await console.inside.snapshots(*place))
     ]  # fmt: skip
     if not having:
         raise NotFound(f"no snapshot is called {name!r}", hint="sandbox-console snapshot ls")

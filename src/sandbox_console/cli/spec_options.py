@@ -118,10 +118,10 @@ def pairs(given: Iterable[str], what: str) -> dict[str, str]:
     return found
 
 
-def read_text(name: str, ground: GuestFolders) -> str:
+def read_text(name: str, guest_folders: GuestFolders) -> str:
     """Read a small text file or stdin (``-``). Raises UsageError, Conflict for a file that a guest planted."""
     try:
-        return (_stdin() if name == "-" else read_small(name, ground, _LONGEST)).decode(
+        return (_stdin() if name == "-" else read_small(name, guest_folders, _LONGEST)).decode(
             "utf-8-sig"
         )  # a mark is Windows'
     except (OSError, UnicodeDecodeError) as error:
@@ -140,9 +140,9 @@ def _stdin() -> bytes:
     return data
 
 
-def read_file(name: str, ground: GuestFolders = NOBODYS) -> dict[str, Any]:
+def read_file(name: str, guest_folders: GuestFolders = NOBODYS) -> dict[str, Any]:
     """A spec file's fields, from JSON if it begins with ``{``, else from TOML. Raises UsageError, Conflict."""
-    return parsed(name, read_text(name, ground))
+    return parsed(name, read_text(name, guest_folders))
 
 
 def parsed(name: str, text: str) -> dict[str, Any]:

@@ -25,15 +25,15 @@ async def stats(context: Context) -> int:
     async with context.open() as console:
         sandboxes = await _chosen(context, console)
         if context.args.watch:
-            await asyncio.gather(*(_watch(context, console, one) for one in sandboxes))
+            await asyncio.gather(*(_watch(context, console, sandbox) for sandbox in sandboxes))
             return context.code
-        samples = await asyncio.gather(*(_sample(context, console, one) for one in sandboxes))
-        found = [(one, sample) for one, sample in zip(sandboxes, samples, strict=True) if sample is not None]
+        samples = await asyncio.gather(*(_sample(context, console, sandbox) for sandbox in sandboxes))
+        found = [(sandbox, sample) for sandbox, sample in zip(sandboxes, samples, strict=True) if sample is not None]
     if context.json:
-        for one, sample in found:
-            context.record(json_output.stats(one, sample))
+        for sandbox, sample in found:
+            context.record(json_output.stats(sandbox, sample))
     elif found or not context.failures:
-        context.table(_HEAD, (_row(one, sample) for one, sample in found))
+        context.table(_HEAD, (_row(sandbox, sample) for sandbox, sample in found))
     return context.code
 
 
@@ -41,56 +41,58 @@ async def _chosen(context: Context, console: Console) -> Sequence[Sandbox]:
     if not context.args.names:
         sandboxes, healths = await console.list(context.backend[0])
         warn_of_the_silent(context, console, healths)
-        return sorted((one for one in sandboxes if one.status.live), key=lambda one: (one.name, one.ref))
+        return sorted(
+            (sandbox for sandbox in sandboxes if sandbox.status.live), key=lambda sandbox: (sandbox.name, sandbox.ref)
+        )
     return await find_named(context, console, context.args.names, changing=False)
 
 
-async def _sample(context: Context, console: Console, one: Sandbox) -> Stats | None:
+async def _sample(context: Context, console: Console, sandbox: Sandbox) -> Stats | None:
     """The first sample with a CPU rate, which takes two readings, else the second; None if it does not run."""
     last: Stats | None = None
     try:
-        async for sample in console.stats(one.ref, _INTERVAL_S):
+        async for sample in console.stats(sandbox.ref, _INTERVAL_S):
             if sample.cpu_percent is not None or last is not None:
                 return sample
             last = sample
     except ConsoleError as error:
-        context.fail(error, one.name)
+        context.fail(error, sandbox.name)
     return last
 
 
-async def _watch(context: Context, console: Console, one: Sandbox) -> None:
+async def _watch(context: Context, console: Console, sandbox: Sandbox) -> None:
     """Print samples until it no longer runs. If the backend goes away meanwhile, wait for it."""
     sampled = away = False
     while True:
         try:
-            async for sample in console.stats(one.ref, _INTERVAL_S):
+            async for sample in console.stats(sandbox.ref, _INTERVAL_S):
                 sampled, away = True, False
                 if context.json:
-                    context.record(json_output.stats(one, sample))
+                    context.record(json_output.stats(sandbox, sample))
                 else:
-                    context.text("  ".join(_row(one, sample)))
+                    context.text("  ".join(_row(sandbox, sample)))
             break
         except BackendUnreachable as error:
             if not sampled:
-                context.fail(error, one.name)
+                context.fail(error, sandbox.name)
                 return
             if not away:
-                context.say(f"{one.name}: {error.message}; waiting for it")
+                context.say(f"{sandbox.name}: {error.message}; waiting for it")
             away = True
             await asyncio.sleep(RETRY_S)
         except ConsoleError as error:
             if not (
                 sampled and isinstance(error, NotFound)
             ):  # some backends only end the stream when a sandbox is removed
-                context.fail(error, one.name)
+                context.fail(error, sandbox.name)
                 return
             break
-    context.say(f"{one.name} is no longer running")
+    context.say(f"{sandbox.name} is no longer running")
 
 
-def _row(one: Sandbox, sample: Stats) -> tuple[str, ...]:
+def _row(sandbox: Sandbox, sample: Stats) -> tuple[str, ...]:
     return (
-        one.name,
+        sandbox.name,
         "-" if sample.cpu_percent is None else f"{sample.cpu_percent:.1f}%",
         size(sample.memory_bytes),
         size(sample.memory_limit),

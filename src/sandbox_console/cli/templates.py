@@ -44,36 +44,43 @@ async def _get(console: Console, name: str) -> Template:
 
 async def _ls(context: Context, console: Console) -> int:
     """List all. A template that cannot be used is listed with the reason, and makes the exit code 2."""
-    found = await asyncio.to_thread(console.templates.every)
-    if context.json:
-        for one in found:
-            context.record(_record(one))
-    else:
-        context.table(("TEMPLATE", "IMAGE", "EGRESS", "SECRETS", "FROM"), (_cells(one) for one in found))
-    for one in found:
-        if one.problem:
-            context.fail(ConfigError(one.problem, hint="mend or remove the file"))
-    if not found:
+    templates = await asyncio.to_thread(console.templates.every)
+    context.listing(("TEMPLATE", "IMAGE", "EGRESS", "SECRETS", "FROM"), templates, _record, _cells)
+    for template in templates:
+        if template.problem:
+            context.fail(ConfigError(template.problem, hint="mend or remove the file"))
+    if not templates:
         context.say("there is no template: sandbox-console templates save TEMPLATE NAME keeps a sandbox's spec")
     return context.code
 
 
-def _record(one: Template) -> dict[str, Any]:
-    return {"template": one.name, "from": one.source, "spec": dict(one.fields), "problem": one.problem}
+def _record(template: Template) -> dict[str, Any]:
+    return {
+        "template": template.name,
+        "from": template.source,
+        "spec": dict(template.fields),
+        "problem": template.problem,
+    }
 
 
-def _cells(one: Template) -> tuple[str, ...]:
-    if one.problem:
-        return one.name, "cannot be used", "-", "-", one.source
-    spec = one.spec(_NAMELESS)
-    return one.name, spec.image or "-", " ".join(spec.egress) or "none", " ".join(spec.secrets) or "-", one.source
+def _cells(template: Template) -> tuple[str, ...]:
+    if template.problem:
+        return template.name, "cannot be used", "-", "-", template.source
+    spec = template.spec(_NAMELESS)
+    return (
+        template.name,
+        spec.image or "-",
+        " ".join(spec.egress) or "none",
+        " ".join(spec.secrets) or "-",
+        template.source,
+    )
 
 
-def _show(context: Context, one: Template) -> int:
+def _show(context: Context, template: Template) -> int:
     if context.json:
-        context.record(_record(one))
+        context.record(_record(template))
         return 0
-    for line in tomli_w.dumps(dict(one.fields)).splitlines():
+    for line in tomli_w.dumps(dict(template.fields)).splitlines():
         context.text(line)
     return 0
 
@@ -82,9 +89,11 @@ async def _save(context: Context, console: Console) -> int:
     args = context.args
     base: dict[str, Any] = {}
     if args.name is not None:
-        found = await console.inspect((await find(context, console, args.name, changing=False)).ref)
-        base = spec_of(found).to_dict()
-    given = args.file or args.command or any(getattr(args, one.argument) is not None for one in FIELDS if one.option)
+        sandbox = await console.inspect((await find(context, console, args.name, changing=False)).ref)
+        base = spec_of(sandbox).to_dict()
+    given = (
+        args.file or args.command or any(getattr(args, field.argument) is not None for field in FIELDS if field.option)
+    )
     if args.name is None and not given:
         raise UsageError("there is nothing to keep", hint="name a sandbox, a file (-f FILE) or options of a spec")
     spec = from_args(args, base, name=_NAMELESS, ground=await console.ground() if args.file else NOBODYS)
@@ -102,13 +111,13 @@ async def _diff(context: Context, console: Console) -> int:
     args = context.args
     if (args.other is None) == (args.sandbox is None):
         raise UsageError("what to compare with is missing", hint="name another template, or --sandbox NAME")
-    one = (await _get(console, args.template)).spec(_NAMELESS)
+    spec = (await _get(console, args.template)).spec(_NAMELESS)
     if args.sandbox is not None:
-        found = await console.inspect((await find(context, console, args.sandbox, changing=False)).ref)
-        other = structs.replace(spec_of(found), name=_NAMELESS)
+        sandbox = await console.inspect((await find(context, console, args.sandbox, changing=False)).ref)
+        other = structs.replace(spec_of(sandbox), name=_NAMELESS)
     else:
         other = (await _get(console, args.other)).spec(_NAMELESS)
-    rows = _differences(one, other)
+    rows = _differences(spec, other)
     if context.json:
         for field, before, after in rows:
             context.record({"field": field, "template": before, "other": after})
@@ -122,8 +131,8 @@ async def _diff(context: Context, console: Console) -> int:
     return 1 if rows else 0
 
 
-def _differences(one: SandboxSpec, other: SandboxSpec) -> list[tuple[str, Any, Any]]:
-    before, after = one.to_dict(), other.to_dict()
+def _differences(spec: SandboxSpec, other: SandboxSpec) -> list[tuple[str, Any, Any]]:
+    before, after = spec.to_dict(), other.to_dict()
     found = [field.name for field in FIELDS if before.get(field.name) != after.get(field.name)]
     return [(name, before.get(name), after.get(name)) for name in found]
 

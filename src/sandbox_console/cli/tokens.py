@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from sandbox_console.cli.context import Context
@@ -25,9 +26,9 @@ async def tokens(context: Context) -> int:
             gone = await asyncio.to_thread(store.remove, name)
             context.say(f"{gone.name} is refused from now on")
     else:
-        made, text = await asyncio.to_thread(store.add, args.name, args.scope, _lifetime(args.expires))
+        token, text = await asyncio.to_thread(store.add, args.name, args.scope, _lifetime(args.expires))
         if context.json:
-            context.record(_record(made) | {"token": text})
+            context.record(_record(token) | {"token": text})
         else:
             context.text(text)
             context.say("this is the only time it is shown")
@@ -43,26 +44,25 @@ def _lifetime(text: str | None) -> float | None:
         raise UsageError(f"--expires: {error}") from None
 
 
-def _ls(context: Context, found: Any) -> None:
-    if context.json:
-        for one in found:
-            context.record(_record(one))
-        return
-    head = ("NAME", "ID", "SCOPES", "MADE", "EXPIRES")
-    context.table(head, ((one.name, one.id, " ".join(one.scopes), *_times(one)) for one in found))
+def _ls(context: Context, tokens: Sequence[Token]) -> None:
+    context.listing(("NAME", "ID", "SCOPES", "MADE", "EXPIRES"), tokens, _record, _cells)
 
 
-def _times(one: Token) -> tuple[str, str]:
-    expires = "never" if one.expires_at is None else _utc(one.expires_at)
-    return _utc(one.created_at), expires if one.valid(time.time()) else f"{expires} (over)"
+def _cells(token: Token) -> tuple[str, ...]:
+    return (token.name, token.id, " ".join(token.scopes), *_times(token))
+
+
+def _times(token: Token) -> tuple[str, str]:
+    expires = "never" if token.expires_at is None else _utc(token.expires_at)
+    return _utc(token.created_at), expires if token.valid(time.time()) else f"{expires} (over)"
 
 
 def _utc(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
 
 
-def _record(one: Token) -> dict[str, Any]:
+def _record(token: Token) -> dict[str, Any]:
     return {
-        "name": one.name, "id": one.id, "scopes": list(one.scopes), "created_at": one.created_at,
-        "expires_at": one.expires_at,
+        "name": token.name, "id": token.id, "scopes": list(token.scopes), "created_at": token.created_at,
+        "expires_at": token.expires_at,
     }  # fmt: skip

@@ -49,7 +49,7 @@ async def run(context: Context) -> int:
         raise UsageError("up and down need a file, whose sandboxes they find again", hint="-f FILE")
     path = await asyncio.to_thread(path.resolve)
     async with context.open() as console:
-        mark = await asyncio.to_thread(mark_of, path, console.trail.path.parents[1])
+        mark = await asyncio.to_thread(mark_of, path, console.audit_log.path.parents[1])
         if context.args.verb == "down":
             return await _down(context, console, SandboxFile(path, mark))
         text = await asyncio.to_thread(read_text, str(path), await console.ground())
@@ -122,7 +122,7 @@ async def _step(
     if plan.changes:
         await _refuse_problems(console, spec, found.ref.backend, found.ref.host)
     if plan.how is How.RECREATE:
-        fields = ", ".join(one.field for one in plan.changes if one.how is How.RECREATE)
+        fields = ", ".join(change.field for change in plan.changes if change.how is How.RECREATE)
         asks.append(f"it is recreated, because of {fields}: its processes and files outside the workspace are lost")
     return Step(spec, found, plan, tuple(asks))
 
@@ -153,8 +153,8 @@ async def _carry_out(context: Context, console: Console, step: Step, *, asked: b
         return None
     else:
         action = Update(step.found.ref, step.spec)
-    given = context.consent(step.found.ref.id if step.found else "")
-    return await follow(context, console.perform(action, consent=Consent(given.yes or asked, given.confirm)))
+    consent = context.consent(step.found.ref.id if step.found else "")
+    return await follow(context, console.perform(action, consent=Consent(consent.yes or asked, consent.confirm)))
 
 
 def _print_plan(context: Context, steps: Sequence[Step]) -> int:
@@ -163,9 +163,9 @@ def _print_plan(context: Context, steps: Sequence[Step]) -> int:
             context.record(_record(step) | {"dry_run": True, "asks": list(step.asks)})
             continue
         context.text(f"{step.spec.name}  {step.what}")
-        for one in step.plan.changes:
-            before, after = asked_text(one.field, one.before), asked_text(one.field, one.after)
-            context.text(f"  {one.field}: {before} -> {after} ({one.how})")
+        for change in step.plan.changes:
+            before, after = asked_text(change.field, change.before), asked_text(change.field, change.after)
+            context.text(f"  {change.field}: {before} -> {after} ({change.how})")
         for text in step.asks:
             context.text(f"  asks: {text}")
     return 8 if any(step.plan.how is How.UNSUPPORTED for step in steps) else 0
@@ -182,7 +182,7 @@ def _print_done(context: Context, step: Step, end: ActionResult | None) -> None:
         context.record(_record(step) | {"ref": ref, "audit_id": end.audit_id if end else None, "dry_run": False})
         return
     done = {"create": "created", "update": "updated", "recreate": "recreated"}.get(step.what, "unchanged")
-    fields = ", ".join(one.field for one in step.plan.changes)
+    fields = ", ".join(change.field for change in step.plan.changes)
     context.text(f"{step.spec.name}  {done}{f': {fields}' if fields else ''}")
     if end is None and step.found is not None and not step.found.status.live:
         context.say(f"note: {step.spec.name} is {step.found.status}: sandbox-console start {step.spec.name}")
@@ -192,9 +192,11 @@ async def _name_the_left(context: Context, console: Console, file: SandboxFile) 
     """Name the sandboxes that the file made and no longer has."""
     sandboxes, _ = await console.list(context.backend[0])
     known = {spec.name for spec in file.specs}
-    for one in sandboxes:
-        if one.managed and file.made(one.labels) and one.name not in known:
-            context.say(f"note: {one.name} is no longer in the file: sandbox-console down {one.name} removes it")
+    for sandbox in sandboxes:
+        if sandbox.managed and file.made(sandbox.labels) and sandbox.name not in known:
+            context.say(
+                f"note: {sandbox.name} is no longer in the file: sandbox-console down {sandbox.name} removes it"
+            )
 
 
 async def _down(context: Context, console: Console, file: SandboxFile) -> int:
@@ -229,16 +231,16 @@ async def _down(context: Context, console: Console, file: SandboxFile) -> int:
     return context.code
 
 
-async def _remove(context: Context, console: Console, one: Sandbox, grace_s: float) -> ActionResult:
-    consent = context.consent(one.ref.id)
-    if one.status is Status.RUNNING:
-        await follow(context, console.perform(Stop(one.ref, grace_s), consent=consent))
-    return await follow(context, console.perform(Remove(one.ref, force=one.status.live), consent=consent))
+async def _remove(context: Context, console: Console, sandbox: Sandbox, grace_s: float) -> ActionResult:
+    consent = context.consent(sandbox.ref.id)
+    if sandbox.status is Status.RUNNING:
+        await follow(context, console.perform(Stop(sandbox.ref, grace_s), consent=consent))
+    return await follow(context, console.perform(Remove(sandbox.ref, force=sandbox.status.live), consent=consent))
 
 
-def _print_gone(context: Context, one: Sandbox, end: ActionResult | None, *, dry_run: bool = False) -> None:
+def _print_gone(context: Context, sandbox: Sandbox, end: ActionResult | None, *, dry_run: bool = False) -> None:
     if context.json:
         action = {"action": "remove", "audit_id": end.audit_id if end else None, "dry_run": dry_run}
-        context.record({"name": one.name, "ref": str(one.ref)} | action)
+        context.record({"name": sandbox.name, "ref": str(sandbox.ref)} | action)
     else:
-        context.text(f"{one.name}  {'remove' if dry_run else 'removed'}")
+        context.text(f"{sandbox.name}  {'remove' if dry_run else 'removed'}")

@@ -1,62 +1,65 @@
-"""``update``: changes a sandbox to another spec."""
+"""``update``: changes sandboxes to other specs."""
 
 from __future__ import annotations
 
-from msgspec import structs
+import asyncio
+from typing import Any
 
-from sandbox_console.cli import json_output
+from sandbox_console.cli import losses
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.create import follow
 from sandbox_console.cli.lookup import find
 from sandbox_console.cli.ls import asked_text
-from sandbox_console.cli.spec_options import from_args, without
-from sandbox_console.errors import InvalidSpec
-from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
-from sandbox_console.model.action import Update
-from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import Console, Plan, differing, spec_of
+from sandbox_console.cli.spec_options import read_file
+from sandbox_console.cli.update_several import update_several
+from sandbox_console.cli.update_steps import Step, carry_out, lost, planned, record
+from sandbox_console.errors import InvalidSpec, UsageError
+from sandbox_console.service import Console, Plan
 
 
 async def update(context: Context) -> int:
-    """Change a sandbox to another spec. Prints the plan, one change per line; ``--dry-run`` does nothing else."""
+    """Change sandboxes. One NAME prints its plan, one change per line; several are asked about together first."""
+    args = context.args
+    if bool(args.names) is bool(args.with_label):
+        hint = "sandbox-console update NAME..., or --with-label KEY=VALUE"
+        raise UsageError("name sandboxes, or choose them by label", hint=hint)
     async with context.open() as console:
-        found = await console.inspect((await find(context, console, context.args.name, changing=True)).ref)
-        spec = _wanted(context, found, await console.ground() if context.args.file else NOBODYS)
-        plan = await console.plan(found, spec)
-        if context.args.dry_run:
-            return await _dry_run(context, console, found, spec, plan)
-        result = await follow(context, console.perform(Update(found.ref, spec), consent=context.consent(found.ref.id)))
+        given = await asyncio.to_thread(read_file, args.file, await console.ground()) if args.file else {}
+        args.file = None
+        if len(args.names) == 1:
+            return await _one(context, console, given)
+        return await update_several(context, console, given)
+
+
+async def _one(context: Context, console: Console, given: dict[str, Any]) -> int:
+    dry = context.args.dry_run
+    found = await find(context, console, context.args.names[0], changing=True)
+    step = await planned(context, console, found, given, look=dry)
+    if dry:
+        return _dry_run(context, step)
+    end, image = await carry_out(context, console, step, context.consent(step.found.ref.id))
     if context.json:
-        context.record(
-            {"name": spec.name, "ref": str(result.ref), "audit_id": result.audit_id, "dry_run": False}
-            | json_output.plan(plan)
-        )
-    else:
-        _print(context, plan)
+        done = {"ref": str(end.ref), "audit_id": end.audit_id, "dry_run": False}
+        context.record(record(step, **done, **({"committed": image} if image else {})))
+        return 0
+    _print(context, step.plan)
+    if image:
+        context.say(f"committed: {image}")
     return 0
 
 
-def _wanted(context: Context, found: Sandbox, ground: GuestFolders) -> SandboxSpec:
-    args = context.args
-    spec = from_args(args, without(spec_of(found).to_dict(), args.unset), ground=ground)
-    return structs.replace(spec, name=args.rename) if args.rename is not None else spec
-
-
-async def _dry_run(context: Context, console: Console, found: Sandbox, spec: SandboxSpec, plan: Plan) -> int:
-    problems = dict(await console.problems(spec, found.ref.backend, found.ref.host))
-    if found.spec is None:
-        problems = differing(found, spec, problems)
+def _dry_run(context: Context, step: Step) -> int:
     if context.json:
-        head = {"name": found.name, "ref": str(found.ref), "audit_id": None, "dry_run": True, "problems": problems}
-        context.record(head | json_output.plan(plan))
+        head = {"name": step.found.name, "dry_run": True, "problems": dict(step.problems)}
+        context.record(record(step, **head) | {"losses": losses.data(step.losses, step.commits)})
     else:
-        _print(context, plan)
-    if problems:
+        _print(context, step.plan)
+        for line in lost(step):
+            context.text(line)
+    if step.problems:
         if not context.json:
-            context.fail(InvalidSpec(problems))
+            context.fail(InvalidSpec(dict(step.problems)))
         return 2
-    return 8 if plan.how == "unsupported" else 0
+    return 8 if step.plan.how == "unsupported" else 0
 
 
 def _print(context: Context, plan: Plan) -> None:

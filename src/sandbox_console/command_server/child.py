@@ -69,10 +69,10 @@ def changed(loaded: Files) -> bool:
 
 def _state(file: str) -> tuple[int, int, int]:
     try:
-        found = os.stat(file)  # noqa: PTH116
+        st = os.stat(file)  # noqa: PTH116
     except OSError:
         return (0, 0, 0)
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
+    return (st.st_ino, st.st_size, st.st_mtime_ns)
 
 
 def _prepared(connection: socket.socket, asked: bytes, hold: Hold) -> tuple[list[str], socket.socket]:

@@ -62,8 +62,8 @@ def _code() -> list[bytes]:
     files = [sys.executable, os.path.join(os.path.dirname(__file__), "..", "__init__.py"), *folders]  # noqa: PTH118, PTH120
     parts = [os.fsencode(f"{sys.version} {sys.prefix} {__file__}")]
     for file in files:
-        found = os.stat(file)  # noqa: PTH116
-        parts.append(os.fsencode(f"{file} {found.st_dev} {found.st_ino} {found.st_mtime_ns}"))
+        st = os.stat(file)  # noqa: PTH116
+        parts.append(os.fsencode(f"{file} {st.st_dev} {st.st_ino} {st.st_mtime_ns}"))
     return parts
 
 

@@ -114,10 +114,10 @@ def receive(connection: socket.socket) -> tuple[Request, list[int]]:
     return request, files
 
 
-def with_files(connection: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+def with_files(connection: socket.socket, size: int, limit: int) -> tuple[bytes, list[int]]:
     """Receive bytes and the files that came with them, which started programs do not inherit. Raises OSError."""
     numbers = array.array("i")
-    room = socket.CMSG_SPACE(most * numbers.itemsize)
+    room = socket.CMSG_SPACE(limit * numbers.itemsize)
     data, passed, *_ = connection.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
     for level, kind, body in passed:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

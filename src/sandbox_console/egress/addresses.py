@@ -28,15 +28,23 @@ METADATA = frozenset(
     map(
         ipaddress.ip_address,
         (
-            "169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200", "192.0.0.192",
-            "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254",
+            "169.254.169.254", "169.254.170.2", "169.254.170.23", "169.254.42.42", "168.63.129.16", "100.100.100.200",
+            "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:42::42", "fd00:c1::a9fe:a9fe",
+            "fd00:a9fe:a9fe::1", "fe80::a9fe:a9fe",
         ),
     )
 )  # fmt: skip
 """Where clouds serve the metadata of a machine, including its credentials.
 
-By their manuals: AWS (with ECS and EKS), Azure (a public address), Alibaba, Oracle and Google.
+By their manuals: AWS (with ECS and EKS), Azure (a public address), Alibaba, Oracle, Google, Scaleway, Linode and
+OpenStack.
 """
+
+_NEAR: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
+    *map(ipaddress.IPv4Network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32")),
+    *map(ipaddress.IPv6Network, ("::/96", "fe80::/10", "ff00::/8")),
+)
+"""Networks that mean this machine or its link on every machine. Of loopback the kernel says so itself."""
 
 
 def plain(address: Address) -> Address:
@@ -55,3 +63,8 @@ def is_global(address: Address) -> bool:
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in _SPECIAL_4)
     return address in _PUBLIC_6 and not any(address in network for network in _SPECIAL_6)
+
+
+def is_near(address: Address) -> bool:
+    """Whether an address leads to this machine, its link or a cloud's metadata on every machine."""
+    return any(one in METADATA or any(one in network for network in _NEAR) for one in (address, plain(address)))

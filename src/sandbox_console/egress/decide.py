@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from sandbox_console.egress.addresses import METADATA, Address, is_global, plain
+from sandbox_console.egress.addresses import Address, is_global, is_near, plain
 from sandbox_console.egress.policy import in_force
 from sandbox_console.model.egress import Effect, EgressRule, EgressVerdict
 from sandbox_console.model.hosts import DEFAULT_PORTS, HostPattern, normalise, parse, parse_address
@@ -39,15 +39,15 @@ def verdict(rules: Iterable[EgressRule], host: str, port: int, now: float | None
 def address_verdict(rules: Sequence[EgressRule], address: Address, port: int, *, own: bool = False) -> EgressVerdict:
     """What the rules say about an address to which an allowed name resolves.
 
-    An address that is not public must be allowed by a rule of its own. For an address of this machine, or of a cloud's
-    metadata service, the rule must name exactly that address; a rule for its network is not enough. A denied network is
-    always refused.
+    An address that is not public must be allowed by a rule of its own. For an address of this machine or its link, or
+    of a cloud's metadata service, the rule must name exactly that address; a rule for its network is not enough. A
+    denied network is always refused.
     """
     text = str(plain(address))
     for one in {str(address), text}:
         if rule := _first(rules, Effect.DENY, one, port):
             return EgressVerdict(False, "denied", rule.pattern)
-    own = own or plain(address) in METADATA
+    own = own or is_near(address)
     if is_global(address) and not own:
         return EgressVerdict(True)
     if rule := _first(rules, Effect.ALLOW, text, port, exactly=own):

@@ -136,11 +136,11 @@ async def watch(
     hello.feed(ahead)
     open_, up, down = [client, server], await _send(server, _checked(hello, check)), 0
     while not hello.done and open_:
-        for one in await _readable(open_):
-            data = _some(one)
+        for sock in await _readable(open_):
+            data = _some(sock)
             if data == b"":
-                open_.remove(one)
-            elif data and one is server:
+                open_.remove(sock)
+            elif data and sock is server:
                 answer.feed(data)
                 down += await _send(client, data)
             elif data:
@@ -169,11 +169,11 @@ async def _send(sock: socket.socket, data: bytes) -> int:
 async def _readable(socks: list[socket.socket]) -> list[socket.socket]:
     """The sockets that have something to read. Nothing is read here, so a cancellation loses nothing."""
     loop = asyncio.get_running_loop()
-    found: list[socket.socket] = []
+    connections: list[socket.socket] = []
     woken: asyncio.Future[None] = loop.create_future()
 
     def note(sock: socket.socket) -> None:
-        found.append(sock)
+        connections.append(sock)
         loop.remove_reader(sock)
         if not woken.done():
             woken.set_result(None)
@@ -185,7 +185,7 @@ async def _readable(socks: list[socket.socket]) -> list[socket.socket]:
     finally:
         for sock in socks:
             loop.remove_reader(sock)
-    return found
+    return connections
 
 
 def _some(sock: socket.socket) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import os
 import socket
@@ -16,8 +17,10 @@ from sandbox_console.egress.addresses import Address, plain
 from sandbox_console.model.hosts import Network
 
 _LIVE_S = 1.0
-FILES = ("fib_trie", "if_inet6")
-"""Files of /proc/net: the routes, whose ``LOCAL`` entries are the IPv4 addresses, and the IPv6 addresses."""
+FILES = ("fib_trie", "if_inet6", "ipv6_route")
+"""Files of /proc/net: the IPv4 routes, of which some are local, the IPv6 addresses, and the IPv6 routes."""
+_LOCAL_6 = 0x80000000 | 0x00100000
+"""The flags RTF_LOCAL and RTF_ANYCAST (linux/ipv6_route.h)."""
 
 APART = "apart"
 """What a gateway reports, when it is ready, if the files belong to another network than the one around it."""
@@ -30,6 +33,7 @@ _ASKED_S, _AGAIN_S = 1.0, 30.0
 _COMPLETE = 2
 """The flag ATF_COM of an entry in /proc/net/arp (linux/if_arp.h): the machine at the address answered."""
 _SAID_MOST = 64
+_NONE_LEFT = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 
 
 def ready_words(records: Path) -> tuple[str, ...]:
@@ -63,14 +67,21 @@ class Host:
     def has(self, address: Address, *, fresh: bool = False) -> bool:
         """Whether an address is the machine's own: as of the last second or, with ``fresh``, as of now (in 0.1 ms).
 
-        If the files cannot be read, the addresses that were known stay known.
+        If the files are gone, the addresses that were known stay known. If they cannot be read, because the gateway has
+        no descriptor left, any address may be the machine's.
         """
         if self._folder is None:
             return False
-        if fresh or time.monotonic() - self._read_at > _LIVE_S:
-            self._read_at = time.monotonic()
-            self._networks = (_read(self._folder) or self._networks) | self._routers()
+        try:
+            self._refresh(self._folder, fresh)
+        except OSError:
+            return True
         return any(plain(address) in network for network in self._networks)
+
+    def _refresh(self, folder: Path, fresh: bool) -> None:
+        if fresh or time.monotonic() - self._read_at > _LIVE_S:
+            self._networks = (_read(folder) or self._networks) | self._routers()
+            self._read_at = time.monotonic()
 
     @property
     def apart(self) -> bool:
@@ -83,7 +94,9 @@ class Host:
     def _routers(self) -> frozenset[ipaddress.IPv4Network]:
         try:
             return routers_4(self._routes.read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if getattr(error, "errno", 0) in _NONE_LEFT:
+                raise
             return frozenset()
 
 
@@ -107,10 +120,12 @@ def answers_4(text: str, address: str) -> bool:
 
 def _read(folder: Path) -> frozenset[Network]:
     found: set[Network] = set()
-    for name, parse in zip(FILES, (local_4, local_6), strict=True):
+    for name, parse in zip(FILES, (local_4, local_6, routed_6), strict=True):
         try:
             found |= parse((folder / name).read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if getattr(error, "errno", 0) in _NONE_LEFT:
+                raise
             continue  # a machine without IPv6 has no such file
     return frozenset(found)
 
@@ -123,7 +138,7 @@ def local_4(text: str) -> set[Network]:
         words = line.split()
         if words[:1] == ["|--"]:
             address = words[1]
-        elif words[1:] == ["host", "LOCAL"]:
+        elif "LOCAL" in words[1:]:
             found.add(ipaddress.IPv4Network(f"{address}{words[0]}", strict=False))
     return found
 
@@ -138,3 +153,13 @@ def routers_4(text: str) -> frozenset[ipaddress.IPv4Network]:
 def local_6(text: str) -> set[Network]:
     """The addresses in the text of ``if_inet6``."""
     return {ipaddress.IPv6Network(int(line.split()[0], 16)) for line in text.splitlines() if line.strip()}
+
+
+def routed_6(text: str) -> set[Network]:
+    """The networks in the text of ``ipv6_route`` that the machine takes for its own, by a route alone."""
+    rows = [line.split() for line in text.splitlines()]
+    return {
+        ipaddress.IPv6Network((int(row[0], 16), int(row[1], 16)), strict=False)
+        for row in rows
+        if int(row[8], 16) & _LOCAL_6
+    }

@@ -91,15 +91,15 @@ class Follower:
 
         ``most`` is how many bytes of a file are read at a time.
         """
-        found: list[EgressRecord] = []
+        records: list[EgressRecord] = []
         self.more = False
         for fd, identity in self._files():
             try:
                 if not self.more:
-                    found += self._rest(fd, identity, most)
+                    records += self._rest(fd, identity, most)
             finally:
                 os.close(fd)
-        return [record for record in found if since is None or record.at >= since]
+        return [record for record in records if since is None or record.at >= since]
 
     def _files(self) -> list[tuple[int, _Identity]]:
         """Open the files that were not read to their end, oldest first.
@@ -127,14 +127,14 @@ class Follower:
                 break
         return found
 
-    def _rest(self, fd: int, identity: _Identity, most: int | None) -> list[EgressRecord]:
+    def _rest(self, fd: int, identity: _Identity, limit: int | None) -> list[EgressRecord]:
         if identity != self._last:
             self._last, self._at = identity, 0
         os.lseek(fd, self._at, os.SEEK_SET)
         data = b""
-        while part := os.read(fd, 1 << 20 if most is None else most - len(data)):
+        while part := os.read(fd, 1 << 20 if limit is None else limit - len(data)):
             data += part
-        self.more = len(data) == most
+        self.more = len(data) == limit
         whole = data.rfind(b"\n") + 1 or (len(data) if self.more else 0)  # no record is longer than this
         self._at += whole
         return [record for line in data[:whole].splitlines() if (record := parse_record(line)) is not None]

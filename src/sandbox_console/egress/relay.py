@@ -38,7 +38,7 @@ class Budget:
         return _BUFFER if self.held < self._limit else _BUFFER[:_SMALL]
 
 
-class _Way:
+class _Direction:
     """One direction: reads when the other side accepts bytes, and buffers at most one piece."""
 
     def __init__(self, relay: Relay, source: socket.socket, sink: socket.socket) -> None:
@@ -123,8 +123,8 @@ class Relay:
     def __init__(self, client: socket.socket, server: socket.socket, budget: Budget) -> None:
         self.budget = budget
         self.active = True
-        self.up = _Way(self, client, server)
-        self.down = _Way(self, server, client)
+        self.up = _Direction(self, client, server)
+        self.down = _Direction(self, server, client)
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:

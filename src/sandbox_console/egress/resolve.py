@@ -28,14 +28,3 @@ async def resolve(name: str, hosts: Mapping[str, Sequence[str]]) -> list[Address
         rows = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     unique = dict.fromkeys(str(row[4][0]).partition("%")[0] for row in rows)
     return [ipaddress.ip_address(one) for one in list(unique)[:_MOST]]
-
-
-def is_own(address: Address, port: int) -> bool:
-    """Whether a connection to an address would stay on this machine: the kernel picks the address itself as source."""
-    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting a datagram socket sends no packet
-            probe.connect((str(address), port))
-            return bool(ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address)
-    except OSError:
-        return False

@@ -16,11 +16,12 @@ from sandbox_console.egress.decide import address_verdict, verdict
 from sandbox_console.egress.host_addresses import Host
 from sandbox_console.egress.http_forward import HALF_OPEN_S, forward
 from sandbox_console.egress.listener import Listener
+from sandbox_console.egress.local_route import stays_here
 from sandbox_console.egress.policy import in_force, next_expiry
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.relay import Budget
 from sandbox_console.egress.request import HEAD_MOST, BadRequest, Request, parse
-from sandbox_console.egress.resolve import Resolve, is_own, resolve
+from sandbox_console.egress.resolve import Resolve, resolve
 from sandbox_console.egress.rules import Rules
 from sandbox_console.egress.stream import Stream, TooLong, reset, tune
 from sandbox_console.egress.upstream import dial
@@ -157,8 +158,8 @@ class Gateway:
         self._books.allowed(flow)
         await tunnel.relay(client, server, flow, self._budget)
 
-    def _own(self, address: Address, port: int, fresh: bool = False) -> bool:
-        return self._host.has(address, fresh=fresh) or is_own(address, port)
+    def _own(self, address: Address, _port: int, fresh: bool = False) -> bool:
+        return self._host.has(address, fresh=fresh) or stays_here(address)
 
     # -- cutting connections that are no longer allowed
 

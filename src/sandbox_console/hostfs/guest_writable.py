@@ -71,11 +71,11 @@ class GuestFolders(Struct, frozen=True):
 
     def holds(self, fd: int) -> Root | None:
         """The guests' folder that is the same as an open folder, if there is one. Raises OSError."""
-        found = os.fstat(fd)
-        root = self.roots.get((found.st_dev, found.st_ino))
+        st = os.fstat(fd)
+        root = self.roots.get((st.st_dev, st.st_ino))
         if root is None or not root.born:
             return root
-        return replace(root, owner=found.st_uid) if birth_of(fd) == root.born else None
+        return replace(root, owner=st.st_uid) if birth_of(fd) == root.born else None
 
     def reaches_into(self, folder: str) -> bool:
         """Whether part of the guests' ground is below a folder."""
@@ -106,16 +106,16 @@ def _shows(mount: mounts.Mount, gone: Mapping[Identity, MovedFolder], known: lis
 def _lies_in(path: str, gone: Mapping[Identity, MovedFolder]) -> bool:
     for one in (path, *map(str, Path(path).parents)) if path.startswith("/") else ():
         with suppress(OSError):
-            found = os.stat(one)
-            if (found.st_dev, found.st_ino) in gone:
+            st = os.stat(one)
+            if (st.st_dev, st.st_ino) in gone:
                 return True
     return False
 
 
 def _add(roots: dict[Identity, Root], path: str) -> None:
     try:
-        found = os.stat(path)
+        st = os.stat(path)
     except OSError:  # gone, or not accessible
         return
-    if stat.S_ISDIR(found.st_mode):
-        roots.setdefault((found.st_dev, found.st_ino), Root(path, found.st_uid))
+    if stat.S_ISDIR(st.st_mode):
+        roots.setdefault((st.st_dev, st.st_ino), Root(path, st.st_uid))

@@ -60,7 +60,7 @@ def _layers(value: str, *, many: bool) -> list[str]:
 
 def _plain(text: str) -> str:
     r"""The text without octal escapes: a space is ``\040``."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def within(path: str, folder: str) -> bool:
@@ -72,13 +72,13 @@ def spots(folder: str, mounts: Iterable[Mount], *, deep: int = 0) -> Iterator[Sp
     """Every place that a folder of this machine includes: its own, those of mounts below it, and their layers."""
     known = list(mounts)
     real = os.path.realpath(folder)
-    covering = [one for one in known if within(real, one.point)]
+    covering = [mount for mount in known if within(real, mount.point)]
     if covering:
-        top = max(reversed(covering), key=lambda one: len(one.point))
+        top = max(reversed(covering), key=lambda mount: len(mount.point))
         yield from _spots_at(top, posixpath.relpath(real, top.point), known, deep)
-    for one in known:
-        if one.point != real and within(one.point, real):
-            yield from _spots_at(one, ".", known, deep)
+    for mount in known:
+        if mount.point != real and within(mount.point, real):
+            yield from _spots_at(mount, ".", known, deep)
 
 
 def _spots_at(mount: Mount, below: str, known: list[Mount], deep: int) -> Iterator[Spot]:

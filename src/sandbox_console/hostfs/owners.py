@@ -35,24 +35,24 @@ def _home(path: Path) -> Path | None:
         home = Path.home()
     except RuntimeError:
         return None
-    return next((one for one in (home, home.resolve()) if path.is_relative_to(one)), None)
+    return next((file_path for file_path in (home, home.resolve()) if path.is_relative_to(file_path)), None)
 
 
 def _why(at: Path, whole: Path) -> str:
     try:
-        found = at.lstat()
+        st = at.lstat()
     except OSError:  # missing or not accessible: then it is not read either
         return ""
-    if found.st_uid not in _trusted():
-        return f"{at} belongs to {_name(found.st_uid)}"
-    if stat.S_ISLNK(found.st_mode) or stat.S_ISFIFO(found.st_mode) or stat.S_ISCHR(found.st_mode):
+    if st.st_uid not in _trusted():
+        return f"{at} belongs to {_name(st.st_uid)}"
+    if stat.S_ISLNK(st.st_mode) or stat.S_ISFIFO(st.st_mode) or stat.S_ISCHR(st.st_mode):
         return ""  # the operator's own <(...), or /dev/null: writing does not change what is read
-    if found.st_mode & stat.S_ISVTX and stat.S_ISDIR(found.st_mode) and at != whole:
+    if st.st_mode & stat.S_ISVTX and stat.S_ISDIR(st.st_mode) and at != whole:
         return ""
-    if found.st_mode & stat.S_IWOTH:
-        return f"every user may write {at} (mode {stat.S_IMODE(found.st_mode):04o})"
-    if found.st_mode & stat.S_IWGRP and not _private(found.st_gid):
-        return f"others of its group may write {at} (mode {stat.S_IMODE(found.st_mode):04o})"
+    if st.st_mode & stat.S_IWOTH:
+        return f"every user may write {at} (mode {stat.S_IMODE(st.st_mode):04o})"
+    if st.st_mode & stat.S_IWGRP and not _private(st.st_gid):
+        return f"others of its group may write {at} (mode {stat.S_IMODE(st.st_mode):04o})"
     return ""
 
 

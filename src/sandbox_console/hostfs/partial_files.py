@@ -17,44 +17,44 @@ _LEFT_S = 24 * 3600
 """After this time, files in the private folder are assumed to be left over from a killed console."""
 
 
-def nursery(target: Folder, ground: GuestFolders) -> Folder:
+def nursery(target: Folder, guest_folders: GuestFolders) -> Folder:
     """An open folder from which a file can be renamed into ``target``: the console's, or one above the guests'.
 
     Outside the guests' ground it is the target itself. On their ground it is the target too if no other folder is on
     the same mount. A guest may then see incomplete files, but everything is reached by descriptors, never by a path.
     """
     if target.root is not None:
-        for place in (_private(ground), os.path.dirname(target.root.path)):
-            if place and (found := _usable(place, target, ground)) is not None:
-                return found
+        for place in (_private(guest_folders), os.path.dirname(target.root.path)):
+            if place and (folder := _usable(place, target, guest_folders)) is not None:
+                return folder
     return target.again()
 
 
-def _private(ground: GuestFolders) -> str:
-    if ground.private is None:
+def _private(guest_folders: GuestFolders) -> str:
+    if guest_folders.private is None:
         return ""
     try:
-        ground.private.mkdir(mode=0o700, exist_ok=True)
-        _sweep(ground.private, ground)
+        guest_folders.private.mkdir(mode=0o700, exist_ok=True)
+        _sweep(guest_folders.private, guest_folders)
     except OSError:  # read-only, or no state folder yet
         return ""
-    return str(ground.private)
+    return str(guest_folders.private)
 
 
-def _sweep(folder: Path, ground: GuestFolders) -> None:
-    with folder_at(folder, ground) as here:
+def _sweep(folder: Path, guest_folders: GuestFolders) -> None:
+    with folder_at(folder, guest_folders) as here:
         for name in here.names():
             with contextlib.suppress(OSError):
                 if here.look(name).st_mtime < time.time() - _LEFT_S:
-                    remove_tree(here, name, ground)
+                    remove_tree(here, name, guest_folders)
 
 
-def _usable(place: str, target: Folder, ground: GuestFolders) -> Folder | None:
+def _usable(place: str, target: Folder, guest_folders: GuestFolders) -> Folder | None:
     try:
-        found = folder_at(place, ground)
+        folder = folder_at(place, guest_folders)
     except (OSError, Conflict):
         return None
-    if found.root is None and mount_of(found.fd) == mount_of(target.fd) and os.access(place, os.W_OK | os.X_OK):
-        return found
-    found.close()
+    if folder.root is None and mount_of(folder.fd) == mount_of(target.fd) and os.access(place, os.W_OK | os.X_OK):
+        return folder
+    folder.close()
     return None

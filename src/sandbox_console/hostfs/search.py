@@ -17,25 +17,25 @@ Opened = tuple[str, BinaryIO | str]
 """A path with its open file, or with the reason why it could not be opened."""
 
 
-def files_below(path: str | Path, skip: Path, ground: GuestFolders) -> Iterator[Opened]:
+def files_below(path: str | Path, skip: Path, guest_folders: GuestFolders) -> Iterator[Opened]:
     """Yield a file, or all regular files below a folder except those below ``skip``. Close each file that you get."""
     try:
-        with find(path, ground) as found:
+        with find(path, guest_folders) as found:
             if not found.is_folder:
                 yield found.path, os.fdopen(open_found(found), "rb")
                 return
-            top = found.folder.enter(found.name, ground)
+            top = found.folder.enter(found.name, guest_folders)
     except (OSError, Conflict) as error:
         yield os.fspath(path), _reason(error)
         return
-    yield from _Search(skip, ground).below(top)
+    yield from _Search(skip, guest_folders).below(top)
 
 
 class _Search:
     """A depth-first search that keeps a descriptor for each folder on the way."""
 
-    def __init__(self, skip: Path, ground: GuestFolders) -> None:
-        self._skip, self._ground = str(skip), ground
+    def __init__(self, skip: Path, guest_folders: GuestFolders) -> None:
+        self._skip, self._ground = str(skip), guest_folders
         self._levels: list[tuple[Folder, Iterator[str]]] = []
 
     def below(self, top: Folder) -> Iterator[Opened]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sandbox_console.errors import Conflict, ConsoleError, NotFound
 from sandbox_console.hostfs.files import another_owners
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.walk import DEEPEST, Folder, Found
+from sandbox_console.hostfs.walk import DEEPEST, Folder, Location
 from sandbox_console.model.cancellation import run_to_completion
 
 _CHUNK = 256 * 1024
@@ -20,7 +20,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
-class Order:
+class PackOptions:
     """How to pack. ``follow`` packs what an operator's link leads to; ``skipped`` is called for what is left out."""
 
     ground: GuestFolders
@@ -29,7 +29,7 @@ class Order:
     keep_owner: bool = False
 
 
-async def packed(source: Found, name: str, order: Order) -> AsyncGenerator[bytes, None]:
+async def packed(source: Location, name: str, order: PackOptions) -> AsyncGenerator[bytes, None]:
     """The tar of ``source`` and all below it, called ``name`` (empty: only a folder's contents).
 
     Raises NotFound, ConsoleError.
@@ -71,7 +71,7 @@ class _Level:
 class _Packer:
     """A depth-first walk that keeps a descriptor for each folder on the way."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: PackOptions) -> None:
         self._order = order
         self._levels: list[_Level] = []
 
@@ -80,7 +80,7 @@ class _Packer:
         while self._levels:
             self._levels.pop().folder.close()
 
-    def tar(self, source: Found, name: str) -> Iterator[bytes]:
+    def tar(self, source: Location, name: str) -> Iterator[bytes]:
         """The whole tar."""
         if source.what is None:
             raise NotFound(f"there is no {source.path} here")
@@ -97,12 +97,12 @@ class _Packer:
     def _member(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
         path = folder.said(name)
         try:
-            found = os.fstat(folder.fd) if name == "." else folder.look(name)
-            if stat.S_ISLNK(found.st_mode):
-                yield from self._link(folder, name, known, found)
-            elif stat.S_ISDIR(found.st_mode):
+            st = os.fstat(folder.fd) if name == "." else folder.look(name)
+            if stat.S_ISLNK(st.st_mode):
+                yield from self._link(folder, name, known, st)
+            elif stat.S_ISDIR(st.st_mode):
                 yield from self._folder(folder, name, known)
-            elif stat.S_ISREG(found.st_mode):
+            elif stat.S_ISREG(st.st_mode):
                 yield from self._file(folder, name, known)
             else:
                 self._order.skipped(f"{path} is neither a file, a folder nor a link")
@@ -113,11 +113,11 @@ class _Packer:
         except OSError as error:
             raise unreadable(path, error) from error
 
-    def _link(self, folder: Folder, name: str, known: str, found: os.stat_result) -> Iterator[bytes]:
+    def _link(self, folder: Folder, name: str, known: str, st: os.stat_result) -> Iterator[bytes]:
         if not self._order.follow:
             info = tarfile.TarInfo(known)
             info.type, info.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=folder.fd)
-            yield _header(info, found, self._order)
+            yield _header(info, st, self._order)
         elif folder.root is not None:
             self._order.skipped(f"{folder.said(name)} is a link where a sandbox can write: it is not followed")
         else:
@@ -127,8 +127,8 @@ class _Packer:
     def _folder(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
         inner = folder.again() if name == "." else folder.enter(name, self._order.ground)
         try:
-            found = os.fstat(inner.fd)
-            identity = found.st_dev, found.st_ino
+            st = os.fstat(inner.fd)
+            identity = st.st_dev, st.st_ino
             if any(level.identity == identity for level in self._levels):  # a followed link that leads back up
                 self._order.skipped(f"{inner.path} leads in a circle")
                 inner.close()
@@ -145,30 +145,30 @@ class _Packer:
         if known:
             info = tarfile.TarInfo(known)
             info.type = tarfile.DIRTYPE
-            yield _header(info, found, self._order)
+            yield _header(info, st, self._order)
 
     def _file(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
         """Pack the file that was checked and opened, even if another one has taken its place since."""
         fd = folder.open(name, _READ)
         try:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
+            st = os.fstat(fd)
+            if not stat.S_ISREG(st.st_mode):
                 self._order.skipped(f"{folder.said(name)} is neither a file, a folder nor a link")
-            elif why := another_owners(found, folder.root):
+            elif why := another_owners(st, folder.root):
                 self._order.skipped(f"{folder.said(name)} {why}")
             else:
                 info = tarfile.TarInfo(known)
-                info.size = found.st_size
-                yield _header(info, found, self._order)
-                yield from _content(fd, folder.said(name), found.st_size)
+                info.size = st.st_size
+                yield _header(info, st, self._order)
+                yield from _content(fd, folder.said(name), st.st_size)
         finally:
             os.close(fd)
 
 
-def _header(info: tarfile.TarInfo, found: os.stat_result, order: Order) -> bytes:
-    info.mode, info.mtime = stat.S_IMODE(found.st_mode), found.st_mtime
+def _header(info: tarfile.TarInfo, st: os.stat_result, order: PackOptions) -> bytes:
+    info.mode, info.mtime = stat.S_IMODE(st.st_mode), st.st_mtime
     if order.keep_owner:
-        info.uid, info.gid = found.st_uid, found.st_gid
+        info.uid, info.gid = st.st_uid, st.st_gid
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 

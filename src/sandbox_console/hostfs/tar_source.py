@@ -48,15 +48,15 @@ class TarSource:
         self._left = True
         self._room.release()
 
-    def some(self, most: int) -> memoryview:
-        """The next bytes, at most ``most``; empty at the end."""
+    def some(self, limit: int) -> memoryview:
+        """The next bytes, at most ``limit``; empty at the end."""
         if not self._held and not self._ended:
             chunk = self._chunks.get()
             self._ended = not chunk
             self._held = memoryview(chunk)
             self._last = (self._last + chunk[-_END:])[-_END:]
             self._loop.call_soon_threadsafe(self._room.release)
-        found, self._held = self._held[:most], self._held[most:]
+        found, self._held = self._held[:limit], self._held[limit:]
         self._at += len(found)
         return found
 

@@ -17,9 +17,9 @@ from sandbox_console.errors import BackendError, Conflict, ConsoleError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_source import TarSource
 from sandbox_console.hostfs.tree import Tree
-from sandbox_console.hostfs.walk import Found
+from sandbox_console.hostfs.walk import Location
 
-Target = Callable[[tarfile.TarInfo], Found]
+Target = Callable[[tarfile.TarInfo], Location]
 """Decides where the first member goes, by what the sandbox says it is."""
 
 
@@ -29,8 +29,10 @@ class Unpacker:
     ``origin`` is the path in the guest, so that an absolute link that stays inside is recognised and made relative.
     """
 
-    def __init__(self, target: Target, skipped: Callable[[str], None], ground: GuestFolders, origin: str = "") -> None:
-        self._target, self._skipped, self._ground = target, skipped, ground
+    def __init__(
+        self, target: Target, skipped: Callable[[str], None], guest_folders: GuestFolders, origin: str = ""
+    ) -> None:
+        self._target, self._skipped, self._ground = target, skipped, guest_folders
         self._origin = PurePosixPath(origin) if origin else None
         self._source = TarSource()
         self._task = asyncio.ensure_future(asyncio.to_thread(self._unpack))
@@ -76,7 +78,7 @@ class Unpacker:
                     self._single(first, target)
                     self._source.need_end()
 
-    def _single(self, first: tarfile.TarInfo, target: Found) -> None:
+    def _single(self, first: tarfile.TarInfo, target: Location) -> None:
         if not first.isreg() or first.issparse():
             self._skipped(f"{first.name!r} is a link out of the copy, or not a file")
             return
@@ -84,7 +86,7 @@ class Unpacker:
             tree.file(first, self._source, target.name)
         self.files += 1
 
-    def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Found) -> None:
+    def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Location) -> None:
         """Unpack a folder. A new one appears when it is complete; an existing one is added to."""
         if target.is_folder:
             inner = target.folder.again() if target.name == "." else target.folder.enter(target.name, self._ground)

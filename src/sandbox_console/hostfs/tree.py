@@ -25,26 +25,26 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 class Tree:
     """The inside of a folder. ``fresh`` means that nobody else uses it yet, so files are written in place."""
 
-    def __init__(self, top: Folder, ground: GuestFolders, *, fresh: bool) -> None:
-        self._top, self._ground, self._fresh = top, ground, fresh
-        self._strict = top.root is not None or ground.reaches_into(top.path)
+    def __init__(self, top: Folder, guest_folders: GuestFolders, *, fresh: bool) -> None:
+        self._top, self._ground, self._fresh = top, guest_folders, fresh
+        self._strict = top.root is not None or guest_folders.reaches_into(top.path)
         self._part: str | None = None
         self._home: Folder | None = None
         self._at, self._at_name = top.again(), ""
 
     @classmethod
     @contextmanager
-    def new(cls, target: Folder, ground: GuestFolders) -> Iterator[Tree]:
+    def new(cls, target: Folder, guest_folders: GuestFolders) -> Iterator[Tree]:
         """A folder that appears in ``target`` only with :meth:`keep`. Without that, nothing is left of it."""
-        home, part = nursery(target, ground), fresh_name()
+        home, part = nursery(target, guest_folders), fresh_name()
         try:
             os.mkdir(part, 0o700, dir_fd=home.fd)
             try:
-                with home.enter(part, ground) as top, cls(top, ground, fresh=True) as tree:
+                with home.enter(part, guest_folders) as top, cls(top, guest_folders, fresh=True) as tree:
                     tree._home, tree._part, tree._goal = home, part, target
                     yield tree
             finally:
-                remove_tree(home, part, ground)
+                remove_tree(home, part, guest_folders)
         finally:
             home.close()
 

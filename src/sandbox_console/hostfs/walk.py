@@ -70,10 +70,10 @@ class Folder(Struct):
                 raise planted(self.said(name), "a mount") from None
             raise
 
-    def enter(self, name: str, ground: GuestFolders) -> Folder:
+    def enter(self, name: str, guest_folders: GuestFolders) -> Folder:
         """Open a folder in this one. Raises OSError, Conflict."""
         fd = self.open(name, _FOLDER)
-        return Folder(fd, self.said(name), self.root or ground.holds(fd))
+        return Folder(fd, self.said(name), self.root or guest_folders.holds(fd))
 
     def names(self) -> list[str]:
         """The names of the entries. Raises OSError."""
@@ -83,13 +83,13 @@ class Folder(Struct):
         finally:
             os.close(fd)
 
-    def followed(self, name: str, ground: GuestFolders) -> Found:
+    def followed(self, name: str, guest_folders: GuestFolders) -> Location:
         """Where an entry leads, following an operator's links. Raises OSError, Conflict."""
-        return find(os.path.join(os.readlink(f"/proc/self/fd/{self.fd}"), name), ground)
+        return find(os.path.join(os.readlink(f"/proc/self/fd/{self.fd}"), name), guest_folders)
 
-    def entry(self, name: str) -> Found:
+    def entry(self, name: str) -> Location:
         """An entry itself; links are not followed. Raises OSError."""
-        return Found(self.again(), name, _what(self, name))
+        return Location(self.again(), name, _what(self, name))
 
     def again(self) -> Folder:
         """A duplicate, to be closed separately."""
@@ -100,7 +100,7 @@ class Folder(Struct):
         return os.path.join(self.path, name) if name != "." else self.path
 
 
-class Found(Struct):
+class Location(Struct):
     """Where a path leads: a folder, the name in it (``.`` is the folder itself), and what is there, if anything."""
 
     folder: Folder
@@ -113,9 +113,9 @@ class Found(Struct):
     def __exit__(self, *_: object) -> None:
         self.folder.close()
 
-    def again(self) -> Found:
+    def again(self) -> Location:
         """A duplicate, to be closed separately."""
-        return Found(self.folder.again(), self.name, self.what)
+        return Location(self.folder.again(), self.name, self.what)
 
     @property
     def path(self) -> str:
@@ -133,19 +133,19 @@ class Found(Struct):
         return self.what is not None and stat.S_ISLNK(self.what.st_mode)
 
 
-def find(path: str | Path, ground: GuestFolders, *, follow: bool = True) -> Found:
+def find(path: str | Path, guest_folders: GuestFolders, *, follow: bool = True) -> Location:
     """Where a path of this machine leads; ``what`` is None if only the last part is missing.
 
     With ``follow``, an operator's link as the last component is followed too. Raises OSError if an earlier component is
     missing or forbidden, Conflict for a link or a mount on the guests' ground.
     """
     text = os.fspath(path)
-    walk = _Walk(ground)
+    walk = _Walk(guest_folders)
     try:
         name = walk.go(text if text.startswith("/") else os.path.join(os.getcwd(), text), follow=follow)
         folder = walk.take()
         try:
-            return Found(folder, name, _what(folder, name))
+            return Location(folder, name, _what(folder, name))
         except BaseException:
             folder.close()
             raise
@@ -153,12 +153,12 @@ def find(path: str | Path, ground: GuestFolders, *, follow: bool = True) -> Foun
         walk.close()
 
 
-def folder_at(path: str | Path, ground: GuestFolders) -> Folder:
+def folder_at(path: str | Path, guest_folders: GuestFolders) -> Folder:
     """Open a folder by its path. Raises OSError, Conflict."""
-    with find(path, ground) as found:
+    with find(path, guest_folders) as found:
         if found.name == ".":
             return found.folder.again()
-        return found.folder.enter(found.name, ground)
+        return found.folder.enter(found.name, guest_folders)
 
 
 def _what(folder: Folder, name: str) -> os.stat_result | None:
@@ -171,8 +171,8 @@ def _what(folder: Folder, name: str) -> os.stat_result | None:
 class _Walk:
     """The open folders from the root to the current one, so that ``..`` is the previous one."""
 
-    def __init__(self, ground: GuestFolders) -> None:
-        self._ground, self._links = ground, 0
+    def __init__(self, guest_folders: GuestFolders) -> None:
+        self._ground, self._links = guest_folders, 0
         self._stack = [Folder(os.open("/", _FOLDER), "/")]
 
     def close(self) -> None:
@@ -205,45 +205,45 @@ class _Walk:
 
     def _is_end(self, part: str, *, follow: bool) -> bool:
         """Whether the last component is the end of the path, and not a link to follow."""
-        here = self._stack[-1]
-        found = _what(here, part)
-        if found is None or not stat.S_ISLNK(found.st_mode) or not follow:
+        folder = self._stack[-1]
+        st = _what(folder, part)
+        if st is None or not stat.S_ISLNK(st.st_mode) or not follow:
             return True
-        if here.root is not None:
-            raise planted(here.said(part))
-        return not stat.S_ISDIR(found.st_mode) and self._leads_to_no_path(part)
+        if folder.root is not None:
+            raise planted(folder.said(part))
+        return not stat.S_ISDIR(st.st_mode) and self._leads_to_no_path(part)
 
     def _leads_to_no_path(self, part: str) -> bool:
         """Whether it is a kernel's link to a pipe, a socket or a terminal, such as those of a shell's ``<(...)``."""
-        here = self._stack[-1]
-        if not _of_kernel(here, part):
+        folder = self._stack[-1]
+        if not _of_kernel(folder, part):
             return False
-        found = os.stat(part, dir_fd=here.fd)
-        return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
+        st = os.stat(part, dir_fd=folder.fd)
+        return not (stat.S_ISREG(st.st_mode) or stat.S_ISDIR(st.st_mode))
 
     def _down(self, part: str) -> bool:
         """Enter a folder. Returns False if it is a link to follow."""
-        here = self._stack[-1]
+        folder = self._stack[-1]
         try:
-            self._stack.append(here.enter(part, self._ground))
+            self._stack.append(folder.enter(part, self._ground))
         except OSError as error:  # kernels return different errors for a link
-            if error.errno not in (errno.ELOOP, errno.ENOTDIR) or not stat.S_ISLNK(here.look(part).st_mode):
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR) or not stat.S_ISLNK(folder.look(part).st_mode):
                 raise
         else:
             return True
-        if here.root is not None:
-            raise planted(here.said(part))
+        if folder.root is not None:
+            raise planted(folder.said(part))
         return False
 
     def _link(self, part: str) -> str:
         """Where an operator's link leads. An absolute target starts at the root. Raises OSError."""
-        here = self._stack[-1]
+        folder = self._stack[-1]
         self._links += 1
         if self._links > _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), here.said(part))
-        found, target = here.look(part), os.readlink(part, dir_fd=here.fd)
-        _refuse_strangers(here, part, found)
-        if _of_kernel(here, part):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder.said(part))
+        st, target = folder.look(part), os.readlink(part, dir_fd=folder.fd)
+        _refuse_strangers(folder, part, st)
+        if _of_kernel(folder, part):
             target = self._of_kernel(part)
         if target.startswith("/"):
             while len(self._stack) > 1:
@@ -252,14 +252,14 @@ class _Walk:
 
     def _of_kernel(self, part: str) -> str:
         """The path behind a link such as /proc/self/cwd. Raises Conflict if it has another root."""
-        here = self._stack[-1]
-        fd = os.open(part, os.O_PATH | os.O_CLOEXEC, dir_fd=here.fd)
+        folder = self._stack[-1]
+        fd = os.open(part, os.O_PATH | os.O_CLOEXEC, dir_fd=folder.fd)
         try:
             path = os.readlink(f"/proc/self/fd/{fd}")
             try:
                 there = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
             except OSError:
-                raise Conflict(f"{here.said(part)} leads to no path of this machine") from None
+                raise Conflict(f"{folder.said(part)} leads to no path of this machine") from None
             try:
                 same = os.path.samestat(os.fstat(fd), os.fstat(there)) and mount_of(fd) == mount_of(there)
             finally:
@@ -267,7 +267,7 @@ class _Walk:
         finally:
             os.close(fd)
         if not same:
-            raise Conflict(f"{here.said(part)} leads into another process's files", hint="name the place itself")
+            raise Conflict(f"{folder.said(part)} leads into another process's files", hint="name the place itself")
         return path
 
 
@@ -278,7 +278,7 @@ def _of_kernel(folder: Folder, name: str) -> bool:
 
 def _refuse_strangers(folder: Folder, name: str, link: os.stat_result) -> None:
     """Refuse what the kernel does with ``fs.protected_symlinks``: a link in /tmp is followed only for its owner."""
-    held = os.fstat(folder.fd)
-    shared = held.st_mode & stat.S_ISVTX and held.st_mode & stat.S_IWOTH
-    if shared and link.st_uid not in (os.geteuid(), held.st_uid):
+    st = os.fstat(folder.fd)
+    shared = st.st_mode & stat.S_ISVTX and st.st_mode & stat.S_IWOTH
+    if shared and link.st_uid not in (os.geteuid(), st.st_uid):
         raise PermissionError(errno.EACCES, "another user's link in a folder for all", folder.said(name))

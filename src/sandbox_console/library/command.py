@@ -80,12 +80,12 @@ async def run(perform: Perform, request: Exec, source: Source, files: Files) -> 
     async with files:
         operation = perform(request, ExecIO(source.chunks(), take if files.wanted else None))
         try:
-            found = await ended(operation)
+            result = await ended(operation)
         except ConsoleError:
             if problem := source.problem or files.problem:
                 raise problem from None  # the caller's own object failed, so raise its error
             raise
-    return kept.within(result_of(found))
+    return kept.within(result_of(result))
 
 
 async def ended(operation: Operation) -> ActionResult:

@@ -42,15 +42,15 @@ class Source:
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The chunks as bytes, with text as UTF-8. An error of the input is stored in ``problem`` and raised."""
         try:
-            ground = await self._ground() if isinstance(self._given, os.PathLike) else NOBODYS
-            async for data in _read(self._given, ground):
+            guest_folders = await self._ground() if isinstance(self._given, os.PathLike) else NOBODYS
+            async for data in _read(self._given, guest_folders):
                 yield _bytes(data)
         except Exception as error:
             self.problem = error
             raise
 
 
-async def _read(given: Input, ground: GuestFolders) -> AsyncGenerator[Data, None]:
+async def _read(given: Input, guest_folders: GuestFolders) -> AsyncGenerator[Data, None]:
     if given is None:
         return
     if isinstance(given, (bytes, str)):
@@ -61,7 +61,7 @@ async def _read(given: Input, ground: GuestFolders) -> AsyncGenerator[Data, None
         async for data in given:
             yield data
     else:
-        async for data in _from_thread(given, ground):
+        async for data in _from_thread(given, guest_folders):
             yield data
 
 
@@ -74,10 +74,10 @@ def _bytes(data: object) -> bytes:
 
 
 async def _from_thread(
-    given: os.PathLike[str] | Readable | Iterable[Data], ground: GuestFolders
+    given: os.PathLike[str] | Readable | Iterable[Data], guest_folders: GuestFolders
 ) -> AsyncGenerator[Data, None]:
     """Read an input that may block, such as a terminal or a slow iterator, in a daemon thread."""
-    pump = _Pump(given, ground)
+    pump = _Pump(given, guest_folders)
     threading.Thread(target=pump.run, name="sandbox-console stdin", daemon=True).start()
     try:
         while (item := await pump.items.get()) is not None:
@@ -93,11 +93,11 @@ async def _from_thread(
 class _Pump:
     """The thread's part, which reads at most ``_AHEAD`` chunks ahead of the command."""
 
-    def __init__(self, given: os.PathLike[str] | Readable | Iterable[Data], ground: GuestFolders) -> None:
+    def __init__(self, given: os.PathLike[str] | Readable | Iterable[Data], guest_folders: GuestFolders) -> None:
         self.items: asyncio.Queue[Data | BaseException | None] = asyncio.Queue()
         self.room = threading.Semaphore(_AHEAD)
         self.left = False
-        self._given, self._ground = given, ground
+        self._given, self._ground = given, guest_folders
         self._loop = asyncio.get_running_loop()
 
     def run(self) -> None:

@@ -41,9 +41,9 @@ class Files:
         if not self.wanted:
             return self
         paths = any(isinstance(one, os.PathLike) for one in self._given.values())
-        ground = await self._ground() if paths else NOBODYS
+        guest_folders = await self._ground() if paths else NOBODYS
         try:
-            await asyncio.to_thread(self._enter, ground)
+            await asyncio.to_thread(self._enter, guest_folders)
         except BaseException:
             self._open.close()
             raise
@@ -53,10 +53,10 @@ class Files:
         if self.wanted:
             await asyncio.to_thread(self._open.close)
 
-    def _enter(self, ground: GuestFolders) -> None:
+    def _enter(self, guest_folders: GuestFolders) -> None:
         for stream, given in self._given.items():
             if isinstance(given, os.PathLike):
-                self._files[stream] = self._open.enter_context(written(os.fspath(given), ground))
+                self._files[stream] = self._open.enter_context(written(os.fspath(given), guest_folders))
             elif given is not None:
                 self._files[stream] = given
 

@@ -150,14 +150,14 @@ class SandboxHandle:
 
     async def ports(self) -> Sequence[PublishedPort]:
         """The published ports, with the address on this host for each; empty while the sandbox is not running."""
-        found: list[PublishedPort] = []
+        published_ports: list[PublishedPort] = []
         for fact in (await self.inspect()).effective:
             port, _, protocol = fact.field.removeprefix(_PORT).partition("/")
             if not fact.field.startswith(_PORT) or protocol not in ("", "tcp"):
                 continue
             places = [place.strip() for place in fact.value.split(",") if place.strip()[-1:].isdecimal()]
-            found += [ports.parse(f"{place}:{port}") for place in places]
-        return found
+            published_ports += [ports.parse(f"{place}:{port}") for place in places]
+        return published_ports
 
     # Lifecycle
 
@@ -197,17 +197,17 @@ class SandboxHandle:
 
         Raises TimedOut after ``timeout_s`` seconds, NotFound if the sandbox is gone.
         """
-        found, pause = await self.inspect(), _FIRST_LOOK_S
+        sandbox, pause = await self.inspect(), _FIRST_LOOK_S
         try:
             async with asyncio.timeout(timeout_s):
-                while found.status.live or found.status in (Status.CREATED, Status.UNKNOWN):
+                while sandbox.status.live or sandbox.status in (Status.CREATED, Status.UNKNOWN):
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _LOOK_S)
-                    found = await self.inspect()
+                    sandbox = await self.inspect()
         except TimeoutError:
             hint = f"sandbox-console logs {shlex.quote(self.name)}"
-            raise TimedOut(f"{self.name} is {found.status} after {timeout_s:g} s", hint=hint) from None
-        return found.exit or Exit()
+            raise TimedOut(f"{self.name} is {sandbox.status} after {timeout_s:g} s", hint=hint) from None
+        return sandbox.exit or Exit()
 
     async def _done(self, action: Action) -> None:
         await ended(self._console.perform(action, consent=self._consent))

@@ -50,8 +50,8 @@ def level_of(text: str) -> Level:
     if match := _CAPITAL.search(head):
         return _WORDS[match[1].lower()]
     for match in _BRACKETED.finditer(head):
-        if found := _WORDS.get((match[1] or match[2]).lower()):
-            return found
+        if level := _WORDS.get((match[1] or match[2]).lower()):
+            return level
     return Level.NONE
 
 

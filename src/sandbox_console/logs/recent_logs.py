@@ -33,25 +33,25 @@ class RecentLogs:
     @property
     def size_bytes(self) -> int:
         """How many bytes of output are held."""
-        return sum(kept.store.size_bytes for kept in self._kept.values())
+        return sum(log.store.size_bytes for log in self._kept.values())
 
     @property
     def gone(self) -> list[RecentLog]:
         """The logs whose sandbox is gone, newest first."""
-        found = [kept for kept in self._kept.values() if kept.gone_at is not None]
-        return sorted(found, key=lambda kept: -(kept.gone_at or 0))
+        logs = [log for log in self._kept.values() if log.gone_at is not None]
+        return sorted(logs, key=lambda log: -(log.gone_at or 0))
 
-    def put(self, kept: RecentLog) -> None:
+    def put(self, log: RecentLog) -> None:
         """Keep a log as the most recently read one."""
-        self._kept.pop(kept.ref, None)
-        if len(kept.store) or kept.store.partials():
-            self._kept[kept.ref] = kept
+        self._kept.pop(log.ref, None)
+        if len(log.store) or log.store.partials():
+            self._kept[log.ref] = log
         self._shrink()
 
     def newest_ns(self, ref: SandboxRef) -> int:
         """The time of the newest line held of a sandbox; -1 if there is none."""
-        kept = self._kept.get(ref)
-        found = kept.store.newest_ns if kept else None
+        log = self._kept.get(ref)
+        found = log.store.newest_ns if log else None
         return -1 if found is None else found
 
     def take(self, ref: SandboxRef) -> RecentLog | None:
@@ -60,16 +60,16 @@ class RecentLogs:
 
     def note_gone(self, ref: SandboxRef, at: float) -> None:
         """Note that a sandbox was removed."""
-        if (kept := self._kept.get(ref)) is not None and kept.gone_at is None:
-            kept.gone_at = at
+        if (log := self._kept.get(ref)) is not None and log.gone_at is None:
+            log.gone_at = at
 
     def refs(self) -> list[SandboxRef]:
         """The sandboxes whose logs are kept and that still exist, as far as is known."""
-        return [ref for ref, kept in self._kept.items() if kept.gone_at is None]
+        return [ref for ref, log in self._kept.items() if log.gone_at is None]
 
     def _shrink(self) -> None:
         size = self.size_bytes
         while size > self.cap_bytes and len(self._kept) > 1:
-            living = next((ref for ref, kept in self._kept.items() if kept.gone_at is None), None)
+            living = next((ref for ref, log in self._kept.items() if log.gone_at is None), None)
             victim = self._kept.pop(living if living is not None else next(iter(self._kept)))
             size -= victim.store.size_bytes

@@ -122,10 +122,10 @@ class LineStore:
     @classmethod
     def of(cls, items: Sequence[LogItem], source: int = 0) -> LineStore:
         """A store of some output, for `prepend`. A last line without its end counts, too. This may run in a thread."""
-        made = cls(1 << 62)
-        made.append(items, source)
-        made.end_partials()
-        return made
+        store = cls(1 << 62)
+        store.append(items, source)
+        store.end_partials()
+        return store
 
     def end_partials(self) -> None:
         """Treat lines that have no end as complete."""
@@ -195,8 +195,8 @@ class LineStore:
 
     def frozen(self) -> LineStore:
         """A snapshot of the lines that can be read in a thread. It takes 10 ms for a million lines."""
-        made = copy(self)
-        vars(made).update(
+        store = copy(self)
+        vars(store).update(
             _starts=self._starts[:],
             _times=self._times[:],
             _kinds=self._kinds[:],
@@ -205,19 +205,19 @@ class LineStore:
             _partials={key: _Partial(part.at_ns, part.data[:]) for key, part in self._partials.items()},
             marks=self.marks[:],
         )
-        return made
+        return store
 
     def of_source(self, source: int) -> LineStore:
         """A store with only the lines of one source. It takes 1 us a line."""
-        made = LineStore(self.cap_bytes)
+        store = LineStore(self.cap_bytes)
         for at, (one, kind) in enumerate(zip(self._sources, self._kinds, strict=True)):
             if one == source and kind != MARK:
                 line = self.line(self.first + at)
-                made._add(kind, line.at_ns, line.data, 0)
+                store._add(kind, line.at_ns, line.data, 0)
         for part in self.partials():
             if part.source == source:
-                made._add(part.kind, part.at_ns, part.data, 0)
-        return made
+                store._add(part.kind, part.at_ns, part.data, 0)
+        return store
 
     def raw(self) -> Iterator[bytes]:
         """The output in pieces of up to a chunk, without the reader's marks. Lines that have no end yet come last."""

@@ -99,7 +99,7 @@ def current(sandbox: Sandbox, spec: SandboxSpec, new: SandboxSpec) -> dict[str, 
     return values | ({"egress": new.egress} if isinstance(rules, tuple) and set(rules) == set(new.egress) else {})
 
 
-class Mend(Struct, frozen=True):
+class DriftRepair(Struct, frozen=True):
     """How to end the drift of a sandbox: the action, None if there is nothing that it could change.
 
     ``left`` says by field why it cannot be ended this way.
@@ -109,23 +109,23 @@ class Mend(Struct, frozen=True):
     left: Mapping[str, str] = {}
 
 
-def reapply(sandbox: Sandbox) -> Mend:
+def reapply(sandbox: Sandbox) -> DriftRepair:
     """What makes a sandbox as it was asked to be."""
     if sandbox.spec is None:
-        return Mend()
+        return DriftRepair()
     fields = drifted(sandbox)
     gone = {name: f"{sandbox.found[name]}: put it back, or change the spec" for name in fields if name in _PLACES}
-    return Mend(Update(sandbox.ref, sandbox.spec, drift="reapply") if set(fields) - set(gone) else None, gone)
+    return DriftRepair(Update(sandbox.ref, sandbox.spec, drift="reapply") if set(fields) - set(gone) else None, gone)
 
 
-def adopt(sandbox: Sandbox) -> Mend:
+def adopt(sandbox: Sandbox) -> DriftRepair:
     """What takes a sandbox as it is for what was asked. Nothing else about it changes."""
     if sandbox.spec is None:
-        return Mend()
+        return DriftRepair()
     fields = drifted(sandbox)
     left = {name: why for name in fields if (why := _not_askable(sandbox, name, sandbox.found[name]))}
     taken = {name: sandbox.found[name] for name in fields if name not in left}
-    return Mend(Update(sandbox.ref, _adopted(sandbox.spec, taken), drift="adopt") if taken else None, left)
+    return DriftRepair(Update(sandbox.ref, _adopted(sandbox.spec, taken), drift="adopt") if taken else None, left)
 
 
 def _not_askable(sandbox: Sandbox, name: str, value: Any) -> str:

@@ -52,7 +52,7 @@ class PathChange(Struct, frozen=True):
     how: str
 
 
-class Happening(Struct, frozen=True):
+class GuestEvent(Struct, frozen=True):
     """One event that the backend reports for a sandbox: ``what`` is its word (start, die, oom, exec_create)."""
 
     at: float

@@ -123,15 +123,15 @@ def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
         return None
 
 
-def covers(allowed: HostPattern, wanted: HostPattern) -> bool:
+def covers(allowed: HostPattern, pattern: HostPattern) -> bool:
     """Whether ``allowed`` matches everything that ``asked`` matches."""
-    if not wanted.ports <= allowed.ports:
+    if not pattern.ports <= allowed.ports:
         return False
-    if allowed.network is not None and wanted.network is not None:
-        same = allowed.network.version == wanted.network.version
-        return same and wanted.network.subnet_of(allowed.network)  # type: ignore[arg-type]
-    if allowed.network is not None or wanted.network is not None:
+    if allowed.network is not None and pattern.network is not None:
+        same = allowed.network.version == pattern.network.version
+        return same and pattern.network.subnet_of(allowed.network)  # type: ignore[arg-type]
+    if allowed.network is not None or pattern.network is not None:
         return False
     if allowed.wildcard:
-        return wanted.host.endswith("." + allowed.host) or (wanted.wildcard and wanted.host == allowed.host)
-    return not wanted.wildcard and wanted.host == allowed.host
+        return pattern.host.endswith("." + allowed.host) or (pattern.wildcard and pattern.host == allowed.host)
+    return not pattern.wildcard and pattern.host == allowed.host

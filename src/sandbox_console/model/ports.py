@@ -57,13 +57,13 @@ def parse(text: str) -> PublishedPort:
 
 def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
     """Read all ports of a spec. Raises ValueError, also if two need the same address of this host."""
-    found = tuple(map(parse, texts))
+    ports = tuple(map(parse, texts))
     taken: set[str] = set()
-    for one in found:
-        if one.host_port and one.place in taken:
-            raise ValueError(f"{one.place} of this host is asked for twice")
-        taken.add(one.place)
-    return found
+    for port in ports:
+        if port.host_port and port.place in taken:
+            raise ValueError(f"{port.place} of this host is asked for twice")
+        taken.add(port.place)
+    return ports
 
 
 def notes_on(texts: Sequence[str]) -> tuple[str, ...]:
@@ -73,11 +73,11 @@ def notes_on(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _note(texts: Sequence[str]) -> str:
     try:
-        one = parse(texts[-1])
+        port = parse(texts[-1])
         parse_all([text for text in texts if _valid(text)])
     except ValueError as error:
         return f"✕ {error}"
-    return "" if one.loopback else "! other machines can reach it"
+    return "" if port.loopback else "! other machines can reach it"
 
 
 def _valid(text: str) -> bool:
@@ -90,7 +90,7 @@ def _valid(text: str) -> bool:
 
 def freed(texts: Sequence[str]) -> tuple[str, ...]:
     """The ports for a copy of a sandbox: the same addresses, but free host ports, as the original occupies its own."""
-    return tuple(str(structs.replace(one, host_port=0)) for one in parse_all(texts))
+    return tuple(str(structs.replace(port, host_port=0)) for port in parse_all(texts))
 
 
 def _address(text: str, given: str | None) -> str:

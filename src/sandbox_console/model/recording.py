@@ -33,7 +33,7 @@ class Recording(Struct, frozen=True):
     problem: str = ""
 
 
-class Found(Struct, frozen=True):
+class RecordingMatch(Struct, frozen=True):
     """A line of a recording that contains the searched text. ``at_s`` is seconds since the recording began."""
 
     recording: Recording

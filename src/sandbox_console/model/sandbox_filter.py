@@ -24,33 +24,33 @@ class FieldTest(Struct, frozen=True):
 
 def parse_filter(text: str) -> tuple[FieldTest, ...]:
     """Read the tests of a filter, separated by spaces. Raises ValueError for a word that is no test."""
-    found = []
+    tests = []
     for word in text.split():
         field, sign, pattern = word.partition("=")
         fits = not field.endswith("!")
         field = field.removesuffix("!")
         if not sign or not (field in FIELDS or field.startswith("label.")):
             raise ValueError(f"{word!r} is no test of a field")
-        found.append(FieldTest(field, fits, pattern))
-    return tuple(found)
+        tests.append(FieldTest(field, fits, pattern))
+    return tuple(tests)
 
 
-def fits(one: Sandbox, tests: Sequence[FieldTest]) -> bool:
+def fits(sandbox: Sandbox, tests: Sequence[FieldTest]) -> bool:
     """Whether a sandbox passes every test. A field that it does not have is empty."""
-    return all(fnmatchcase(_value(one, test.field), test.pattern) is test.fits for test in tests)
+    return all(fnmatchcase(_value(sandbox, test.field), test.pattern) is test.fits for test in tests)
 
 
-def _value(one: Sandbox, field: str) -> str:
+def _value(sandbox: Sandbox, field: str) -> str:
     match field:
         case "state":
-            return str(one.status)
+            return str(sandbox.status)
         case "backend":
-            return one.ref.backend
+            return sandbox.ref.backend
         case "host":
-            return one.ref.host
+            return sandbox.ref.host
         case "exit":
-            return "" if one.exit is None or one.exit.code is None else str(one.exit.code)
+            return "" if sandbox.exit is None or sandbox.exit.code is None else str(sandbox.exit.code)
         case "name" | "image" | "maker" | "quarantine":
-            return str(getattr(one, field))
+            return str(getattr(sandbox, field))
         case _:
-            return one.labels.get(field.removeprefix("label."), "")
+            return sandbox.labels.get(field.removeprefix("label."), "")

@@ -10,7 +10,7 @@ from datetime import datetime
 from msgspec import Struct, structs
 
 from sandbox_console.model.audit import AuditEntry, Outcome
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
 
 _NEAR_S = 15.0
@@ -29,7 +29,7 @@ class Verdict(Struct, frozen=True):
 
 
 def verdict(
-    sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening] = (), last_words: str = ""
+    sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[GuestEvent] = (), last_words: str = ""
 ) -> Verdict | None:
     """Why a sandbox is not running, or does not stay so; None while it is, or before it ever was.
 
@@ -46,16 +46,16 @@ def verdict(
     return found
 
 
-def _restarting(count: int, happenings: Sequence[Happening]) -> Verdict:
+def _restarting(count: int, happenings: Sequence[GuestEvent]) -> Verdict:
     """A loop of restarts, with how it ended the last time."""
-    died = next((one for one in reversed(happenings) if one.what == "die"), None)
+    died = next((event for event in reversed(happenings) if event.what == "die"), None)
     code = died.attributes.get("exitCode", "") if died else ""
     last = f", the last time with exit {code}" if code else ""
     seen = (f"event die {_time(died.at)}",) if died else ()
     return Verdict(f"it ended and was started again {count} times{last}", (f"restarts: {count}", *seen))
 
 
-def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening]) -> Verdict:
+def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[GuestEvent]) -> Verdict:
     evidence = tuple(_evidence(sandbox))
     if sandbox.status is Status.LOST:
         return Verdict(
@@ -72,7 +72,7 @@ def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence
 
 
 def _judged(
-    sandbox: Sandbox, end: Exit, killer: AuditEntry | None, happenings: Sequence[Happening], evidence: tuple[str, ...]
+    sandbox: Sandbox, end: Exit, killer: AuditEntry | None, happenings: Sequence[GuestEvent], evidence: tuple[str, ...]
 ) -> Verdict:
     if end.oom and (end.signal == _KILL or end.code is None):
         seen = _oom_seen(sandbox, happenings)
@@ -91,9 +91,9 @@ def _judged(
     return _by_itself(end, number, _oom_seen(sandbox, happenings), evidence, own=own)
 
 
-def _without_signal(sandbox: Sandbox, happenings: Sequence[Happening]) -> bool:
+def _without_signal(sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> bool:
     """Whether the backend says that no signal ended it, and not only that the code is above 128."""
-    died = [one for one in happenings if one.what == "die" and _this_run(sandbox, one.at)]
+    died = [event for event in happenings if event.what == "die" and _this_run(sandbox, event.at)]
     return bool(died) and died[-1].attributes.get("signal") == ""
 
 
@@ -118,26 +118,26 @@ def _by_itself(
     return Verdict(f"{_FAILED}: exit {end.code}{_MEANING.get(end.code, '')}", evidence)
 
 
-def _oom_seen(sandbox: Sandbox, happenings: Sequence[Happening]) -> tuple[str, ...]:
-    for one in reversed(happenings):
-        if one.what == "oom" and _this_run(sandbox, one.at):
-            told = "".join(f", {key} {value}" for key, value in sorted(one.attributes.items()) if key in _OOM_TOLD)
-            return (f"event oom {_time(one.at)}{told}",)
+def _oom_seen(sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> tuple[str, ...]:
+    for event in reversed(happenings):
+        if event.what == "oom" and _this_run(sandbox, event.at):
+            told = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
+            return (f"event oom {_time(event.at)}{told}",)
     return ()
 
 
 _OOM_TOLD = ("peak", "limit", "kills")
 
 
-def _with_its_host(sandbox: Sandbox, end: Exit, happenings: Sequence[Happening]) -> Verdict | None:
+def _with_its_host(sandbox: Sandbox, end: Exit, happenings: Sequence[GuestEvent]) -> Verdict | None:
     """An end with the engine or the machine: by a signal that nobody is known to have sent, right before its start."""
     at = sandbox.finished_at
     if at is None or end.code not in _SWEPT_AWAY:
         return None
     for what, text in _STARTS.items():
-        for one in happenings:
-            if one.what == what and one.at - _STOPPING_S <= at <= one.at + _STARTING_S:
-                return Verdict(text, (f"it began again {_time(one.at)}",))
+        for event in happenings:
+            if event.what == what and event.at - _STOPPING_S <= at <= event.at + _STARTING_S:
+                return Verdict(text, (f"it began again {_time(event.at)}",))
     return None
 
 
@@ -155,17 +155,17 @@ _DID = {"stop": "stopped", "kill": "killed", "restart": "stopped for a restart",
 _MEANING = {126: ", found but not executable", 127: ", command not found"}
 
 
-def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[Happening]) -> Verdict | None:
+def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[GuestEvent]) -> Verdict | None:
     """A signal that the backend sent but this console did not, as ``docker kill`` or ``docker stop`` send it."""
     at = sandbox.finished_at
-    for one in reversed(happenings):
-        if one.what != "kill" or at is None or not at - _NEAR_S <= one.at <= at + 1:
+    for event in reversed(happenings):
+        if event.what != "kill" or at is None or not at - _NEAR_S <= event.at <= at + 1:
             continue
-        word = one.attributes.get("signal", "")
+        word = event.attributes.get("signal", "")
         sent = int(word) if word.isdecimal() else 0
         if number in (None, sent) or sent == _TERM:
             text = f"sent {_name(sent)} through its backend by another client, not by this console"
-            return Verdict(text, (f"event kill {_time(one.at)}",))
+            return Verdict(text, (f"event kill {_time(event.at)}",))
     return None
 
 
@@ -174,17 +174,17 @@ def _this_run(sandbox: Sandbox, at: float) -> bool:
     return (begin is None or at >= begin - 1) and (end is None or at <= end + 1)
 
 
-def _without_gateway(found: Verdict, sandbox: Sandbox, happenings: Sequence[Happening]) -> Verdict:
+def _without_gateway(verdict: Verdict, sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> Verdict:
     """The end of a command that failed by itself while its egress gateway was gone, and with it its way out."""
-    if not found.headline.startswith(_FAILED):
-        return found
-    mine = [one for one in happenings if one.what in _GATEWAY and _this_run(sandbox, one.at)]
-    gone = next((one for one in reversed(mine) if one.what in _GATEWAY_GONE), None)
+    if not verdict.headline.startswith(_FAILED):
+        return verdict
+    mine = [event for event in happenings if event.what in _GATEWAY and _this_run(sandbox, event.at)]
+    gone = next((event for event in reversed(mine) if event.what in _GATEWAY_GONE), None)
     if gone is None or (mine[-1].what == "gateway_start" and (sandbox.finished_at or 0.0) - mine[-1].at > _NEAR_S):
-        return found
+        return verdict
     seen = f"event {gone.what} {_time(gone.at)}"
     return structs.replace(
-        found, headline=f"{found.headline}, after its egress gateway ended", evidence=(*found.evidence, seen)
+        verdict, headline=f"{verdict.headline}, after its egress gateway ended", evidence=(*verdict.evidence, seen)
     )
 
 
@@ -208,18 +208,18 @@ _HINTS = (
 """Messages of the C library and of common runtimes, and what they mean. A guest can also write them on purpose."""
 
 
-def _hinted(found: Verdict, sandbox: Sandbox, last_words: str) -> Verdict:
+def _hinted(verdict: Verdict, sandbox: Sandbox, last_words: str) -> Verdict:
     """What the last lines of output suggest, if the command failed by itself."""
-    if sandbox.exit is None or sandbox.exit.code in (None, 0) or not found.headline.startswith(_FAILED):
-        return found
+    if sandbox.exit is None or sandbox.exit.code in (None, 0) or not verdict.headline.startswith(_FAILED):
+        return verdict
     for pattern, meaning in _HINTS:
         if match := re.search(pattern, last_words, re.IGNORECASE):
             return structs.replace(
-                found,
-                headline=f"{found.headline}; probably {meaning}",
-                evidence=(*found.evidence, f"it wrote {match[0]!r}"),
+                verdict,
+                headline=f"{verdict.headline}; probably {meaning}",
+                evidence=(*verdict.evidence, f"it wrote {match[0]!r}"),
             )
-    return found
+    return verdict
 
 
 def _by_signal(number: int, end: Exit, evidence: tuple[str, ...]) -> Verdict:

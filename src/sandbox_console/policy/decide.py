@@ -106,10 +106,10 @@ def _egress_forbidden(patterns: Sequence[str], rules: Rules) -> Deny | None:
     ceiling = [hosts.parse(text, allow_ip=rules.egress_ip) for text in rules.egress]
     for pattern in patterns:
         try:
-            wanted = hosts.parse(pattern, allow_ip=rules.egress_ip)
+            host_pattern = hosts.parse(pattern, allow_ip=rules.egress_ip)
         except ValueError as error:
             return Deny(str(error), "policy.egress")
-        if not any(hosts.covers(allowed, wanted) for allowed in ceiling):
+        if not any(hosts.covers(allowed, host_pattern) for allowed in ceiling):
             return Deny(f"egress to {pattern!r} is not covered by the policy", "policy.egress")
     return None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from sandbox_console.model.late_pattern import late_pattern
-from sandbox_console.secrets.visible_text import LETTER, TAB, width
+from sandbox_console.secrets.visible_text import LETTER, width
 
 Cells = Sequence[bytes]
 """Characters by column; the second column of a wide one is empty."""
@@ -67,20 +67,3 @@ def starred(cells: Cells, hidden: Iterable[int], star: bytes) -> list[bytes]:
         if not cells[at] and at:
             done[at - 1] = star
     return done
-
-
-def moved(column: int, how: bytes, count: int, most: int) -> int:
-    """The column after a code that moves the cursor within its row."""
-    count = max(1, count)
-    match how:
-        case b"C" | b"a":
-            column += count
-        case b"D":
-            column -= count
-        case b"I":
-            column = (column // TAB + count) * TAB
-        case b"Z":
-            column = max(0, -(-column // TAB) - count) * TAB
-        case b"G" | b"`":
-            column = count - 1
-    return min(max(0, column), most)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sandbox_console.secrets.cells import Cells, Form, Values, moved, starred
-from sandbox_console.secrets.visible_text import COLUMNS_MOST
+from sandbox_console.secrets.cells import Cells, Form, Values, starred
+from sandbox_console.secrets.visible_text import COLUMNS_MOST, column_after
 
 _PASSED_MOST = 4096
 _ALL = (1 << COLUMNS_MOST) - 1
@@ -79,7 +79,7 @@ class Columns:
                 self.wipe()
                 self.column = 0
             case _:
-                self.column = moved(self.column, how, numbers[0], COLUMNS_MOST - 1)
+                self.column = column_after(self.column, how, numbers[0], COLUMNS_MOST - 1)
 
     def wipe(self) -> None:
         """Erase the whole screen."""

@@ -40,8 +40,8 @@ _SHAPE_NAMES = list(_SHAPES)
 
 def looks_like(text: str) -> str:
     """What a text, or a part of it, looks like, such as "a GitHub token"; empty if it looks like no token."""
-    found = _LOOKS.search(text.encode("utf-8", "replace"))
-    return _SHAPE_NAMES[(found.lastindex or 1) - 1] if found else ""
+    match = _LOOKS.search(text.encode("utf-8", "replace"))
+    return _SHAPE_NAMES[(match.lastindex or 1) - 1] if match else ""
 
 
 class Hit(Struct, frozen=True):

@@ -46,15 +46,15 @@ def text_of(data: bytes, what: str) -> str:
 
 def real_path(path: str) -> str:
     """The path of a ``file:`` reference. Raises SecretError if a variable in it is not set."""
-    found = _VARIABLE.match(path)
-    if found is None:
+    match = _VARIABLE.match(path)
+    if match is None:
         return os.path.expanduser(path)  # noqa: PTH111 - a path that has no home stays as it is
-    variable = found[1] or found[2]
+    variable = match[1] or match[2]
     folder = os.environ.get(variable)
     if not folder:
         systemd = "; systemd sets it for services with LoadCredential=" if variable == "CREDENTIALS_DIRECTORY" else ""
         raise SecretError(f"{path}: the variable {variable} is not set{systemd}")
-    return folder + path[found.end() :]
+    return folder + path[match.end() :]
 
 
 def exposure(path: str) -> str:

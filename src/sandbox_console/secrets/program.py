@@ -86,15 +86,15 @@ async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 -
     return text_of(printed.out, who)
 
 
-def _guests(program: str, ground: GuestFolders) -> bool:
+def _guests(program: str, guest_folders: GuestFolders) -> bool:
     """Whether a guest could change what a path leads to. A bare name is looked up in PATH, without guests' folders."""
     if "/" not in program:
         return False
     try:
-        with find(program, ground) as found:
+        with find(program, guest_folders) as found:
             if found.folder.root is not None or not found.is_folder:
                 return found.folder.root is not None
-            with found.folder.enter(found.name, ground) as inner:
+            with found.folder.enter(found.name, guest_folders) as inner:
                 return inner.root is not None
     except Conflict:
         return True
@@ -148,11 +148,11 @@ async def _drained(process: asyncio.subprocess.Process, who: str) -> Printed:
     return Printed(await process.wait(), out, err)
 
 
-async def _take(stream: asyncio.StreamReader, most: int) -> bytes:
+async def _take(stream: asyncio.StreamReader, limit: int) -> bytes:
     """The first bytes of a stream, at most ``most + 1``. The rest is read and dropped, so that the writer can go on."""
     data = b""
     while part := await stream.read(65536):
-        data = (data + part)[: most + 1]
+        data = (data + part)[: limit + 1]
     return data
 
 

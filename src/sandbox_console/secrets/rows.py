@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from sandbox_console.secrets.cells import Cells, Values, moved, starred
-from sandbox_console.secrets.visible_text import width
+from sandbox_console.secrets.cells import Cells, Values, starred
+from sandbox_console.secrets.visible_text import column_after, width
 
 _MOST = 1000
 """Columns and rows; larger terminals count as this large."""
@@ -113,7 +113,7 @@ class Rows:
                 self._row = self.column = 0
                 self._top, self._bottom = 0, self._height - 1
             case _:
-                self.column = moved(self.column, how, numbers[0], self._width - 1)
+                self.column = column_after(self.column, how, numbers[0], self._width - 1)
 
     def _write(self, cells: Cells) -> Cells:
         """Write within the row."""

@@ -169,8 +169,8 @@ def unkept(name: str, source: SecretSource, inject: Inject, egress: Sequence[str
 
 def unreached(name: str, source: SecretSource, egress: Sequence[str]) -> str:
     """A sentence if the egress leads to none or only some of the secret's hosts; empty if it leads to all of them."""
-    asked = [hosts.parse(text, allow_ip=True) for text in egress if _valid(text)]
-    shut = [text for text in source.hosts if not _covered(text, asked)]
+    patterns = [hosts.parse(text, allow_ip=True) for text in egress if _valid(text)]
+    shut = [text for text in source.hosts if not _covered(text, patterns)]
     if not shut:
         return ""
     return f"{name} is meant for {', '.join(shut)}, which egress does not allow"
@@ -186,7 +186,7 @@ def _valid(text: str) -> bool:
 
 def _covered(text: str, own: Sequence[hosts.HostPattern]) -> bool:
     try:
-        asked = hosts.parse(text, allow_ip=True)
+        pattern = hosts.parse(text, allow_ip=True)
     except ValueError:
         return False  # reported elsewhere
-    return any(hosts.covers(allowed, asked) for allowed in own)
+    return any(hosts.covers(allowed, pattern) for allowed in own)

@@ -270,7 +270,7 @@ class Line:
             case b"u":
                 self.column = self._kept
             case _:
-                self.column = _moved(at, how, count)
+                self.column = column_after(at, how, count, COLUMNS_MOST)
 
     def _put(self, cells: list[bytes], places: Sequence[int]) -> None:
         gap = self.column - len(self.cells)
@@ -326,7 +326,9 @@ def begun(data: bytes, last: int | None = None) -> int:
     return last - first
 
 
-def _moved(column: int, how: bytes, count: int) -> int:
+def column_after(column: int, how: bytes, count: int, limit: int) -> int:
+    """The column after a code that moves the cursor within its row."""
+    count = max(1, count)
     match how:
         case b"C" | b"a":
             column += count
@@ -338,4 +340,4 @@ def _moved(column: int, how: bytes, count: int) -> int:
             column = max(0, -(-column // TAB) - count) * TAB
         case b"G" | b"`":
             column = count - 1
-    return min(max(0, column), COLUMNS_MOST)
+    return min(max(0, column), limit)

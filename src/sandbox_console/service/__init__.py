@@ -15,7 +15,7 @@ from sandbox_console.service.reads.denials import DenialFeed, has_gateway
 from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.hub import Subscription
 from sandbox_console.service.reads.leaks import Leak, NotLooked
-from sandbox_console.service.reads.lookup import Found
+from sandbox_console.service.reads.lookup import LookupResult
 from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
 from sandbox_console.service.sessions.held_terminal import DETACHED
@@ -37,10 +37,10 @@ __all__ = [
     "Deny",
     "ExecIO",
     "Feed",
-    "Found",
     "HostSeen",
     "How",
     "Leak",
+    "LookupResult",
     "NotLooked",
     "Operation",
     "Outbound",

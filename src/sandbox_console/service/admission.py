@@ -122,6 +122,6 @@ class Admission:
             return str(error)
         if target is None or target.spec is None or not target.spec.egress:
             return ""
-        found = await self._fleet.use(target.ref.backend, target.ref.host)
+        backend = await self._fleet.use(target.ref.backend, target.ref.host)
         spec = structs.replace(target.spec, ports=(str(action.port),))  # only the guest may use the gateway's own port
-        return (await asyncio.to_thread(found.validate, spec)).get("ports", "")
+        return (await asyncio.to_thread(backend.validate, spec)).get("ports", "")

@@ -20,7 +20,7 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console
-from sandbox_console.service.gate.trail import Trail, current_actor
+from sandbox_console.service.gate.audit_log import AuditLog, current_actor
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import OwnFolders, refuse_guests, without_guests_programs
@@ -63,9 +63,9 @@ async def open_console(
     keep_apart(own)
     hub = Hub()
     fleet = Fleet(found, KnownNames(paths.state / "names"), timeouts(config, found))
-    trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
+    audit_log = AuditLog(paths.audit_db, current_actor(), hub.publish, config.audit)
     options = ["--config", str(paths.config_file)] if config_file is not None else []
-    console = Console(config, fleet, trail, hub, own, secrets, options, paths.templates)
+    console = Console(config, fleet, audit_log, hub, own, secrets, options, paths.templates)
     if follows:
         console.follow_config(paths.config_file, read)
     try:
@@ -102,7 +102,9 @@ def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
                     hint="seconds, or { HOST = seconds }",
                 )
             found |= {
-                (one.name, one.host): float(seconds) for one in backends if one.name == name and host in ("", one.host)
+                (backend.name, backend.host): float(seconds)
+                for backend in backends
+                if backend.name == name and host in ("", backend.host)
             }
     return found
 
@@ -141,7 +143,7 @@ def own_places(config: Config, paths: Paths) -> OwnFolders:
     """The places that no guest may ever have. They include a file that ``--config`` names, but not its folder."""
     state = paths.state
     found = [("the console's state", state), _config_file(paths)]
-    found += [("the console's state", one) for one in _links_in(state)]
+    found += [("the console's state", path) for path in _links_in(state)]
     if paths.config_file.parent == find_paths().config_file.parent and not os.environ.get("SANDBOX_CONSOLE_CONFIG"):
         found.append(("the console's configuration", paths.config_file.parent))
     if config.audit.archive:
@@ -187,7 +189,7 @@ def _config_file(paths: Paths) -> tuple[str, Path]:
 def _links_in(state: Path) -> list[Path]:
     """Parts of the state that are kept elsewhere: recordings on another disk."""
     try:
-        return [one for one in state.iterdir() if one.is_symlink()]
+        return [path for path in state.iterdir() if path.is_symlink()]
     except OSError:
         return []
 
@@ -206,7 +208,7 @@ def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]
     if config.backend and config.backend not in points:
         hint = f"on: {', '.join(sorted(points))}"
         raise ConfigError(f"backend = {config.backend!r} in the configuration: there is none, or it is off", hint=hint)
-    found: list[Backend] = []
+    backends: list[Backend] = []
     for name, point in points.items():
         if only_name and name != only_name:
             continue
@@ -215,13 +217,13 @@ def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]
         made = provider.backends(BackendSettings(paths.backend(name), table))
         if only_name and not made:
             raise BackendUnreachable(f"{name} is not on this machine", hint=getattr(provider, "absent_hint", ""))
-        found += made
-    return _on_host(found, only_host) if only_host else found
+        backends += made
+    return _on_host(backends, only_host) if only_host else backends
 
 
-def _on_host(found: Sequence[Backend], host: str) -> list[Backend]:
-    there = [one for one in found if one.host == host]
+def _on_host(backends: Sequence[Backend], host: str) -> list[Backend]:
+    there = [backend for backend in backends if backend.host == host]
     if not there:
-        names = ", ".join(f"{one.name}/{one.host}" for one in found)
-        raise ConfigError(f"{found[0].name} has no host {host!r}", hint=f"there is: {names}")
+        names = ", ".join(f"{backend.name}/{backend.host}" for backend in backends)
+        raise ConfigError(f"{backends[0].name} has no host {host!r}", hint=f"there is: {names}")
     return there

@@ -16,7 +16,7 @@ import msgspec
 import platformdirs
 from msgspec import Struct, field
 
-from sandbox_console.audit.retention import MIB, Keep
+from sandbox_console.audit.retention import MIB, RetentionPolicy
 from sandbox_console.errors import ConfigError, UsageError
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.model import hosts
@@ -99,10 +99,10 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
     ship: ShipOptions = field(default_factory=ShipOptions)
 
     @property
-    def keep(self) -> Keep:
+    def keep(self) -> RetentionPolicy:
         """The settings in the form that the log takes."""
         archive = Path(self.archive).expanduser() if self.archive else None
-        return Keep(self.segment_mib * MIB, self.keep_days, self.keep_segments, archive)
+        return RetentionPolicy(self.segment_mib * MIB, self.keep_days, self.keep_segments, archive)
 
 
 class RecordingOptions(Struct, frozen=True, kw_only=True):

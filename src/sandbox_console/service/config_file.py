@@ -162,14 +162,14 @@ def _read(folder: int, path: Path) -> _Before:
             hint = "change the file that it leads to, or name that one with --config"
             raise ConfigError(f"{path} is a link, and is not written through", hint=hint) from None
         raise _unwritable(path, error) from None
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
+    st = os.fstat(fd)
+    if not stat.S_ISREG(st.st_mode):
         os.close(fd)
         raise ConfigError(f"{path} is not a file", hint=f"see: ls -ld {path}")
     with os.fdopen(fd, "rb") as file:
         data = file.read(LONGEST + 1)
     try:
-        return _Before(data.decode(), _stamp(found), (found.st_uid, found.st_gid))
+        return _Before(data.decode(), _stamp(st), (st.st_uid, st.st_gid))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML, in UTF-8") from None
 
@@ -214,8 +214,8 @@ def _now(folder: int, name: str) -> tuple[int, ...]:
         return ()
 
 
-def _stamp(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def _stamp(st: os.stat_result) -> tuple[int, ...]:
+    return st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigError:

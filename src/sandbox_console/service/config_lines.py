@@ -22,10 +22,10 @@ def line_of(text: str, message: str) -> int:
 
     0 if the message names none, or if several lines could be meant.
     """
-    found = _NAMED.search(message)
-    if found is None:
+    match = _NAMED.search(message)
+    if match is None:
         return 0
-    wanted = _split(found[1]) if found[1] else tuple((found[2] or found[3]).split("."))
+    wanted = _split(match[1]) if match[1] else tuple((match[2] or match[3]).split("."))
     while wanted:
         lines = [number for number, path in _paths(text) if _same(path, wanted)]
         if lines:

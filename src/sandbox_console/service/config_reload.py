@@ -50,20 +50,20 @@ class ConfigReload:
         """Read the file now and take what is new. Raises ConfigError, after which the one before is in force."""
         self._seen = await asyncio.to_thread(_stamp, self.path)
         try:
-            found = await asyncio.to_thread(self._load)
+            config = await asyncio.to_thread(self._load)
         except ConfigError as error:
             if error.message != self._problem:
                 self._problem = error.message
                 self._publish(ConfigChanged(problem=error.message, hint=error.hint))
             raise
-        self._take(found)
+        self._take(config)
 
-    def _take(self, found: Config) -> None:
-        changed = [name for name in Config.__struct_fields__ if getattr(found, name) != getattr(self._last, name)]
+    def _take(self, config: Config) -> None:
+        changed = [name for name in Config.__struct_fields__ if getattr(config, name) != getattr(self._last, name)]
         if not changed and not self._problem:
             return
-        self._last, self._problem = found, ""
-        self._adopt(found)
+        self._last, self._problem = config, ""
+        self._adopt(config)
         now = tuple(name for name in changed if name in LIVE)
         self._publish(ConfigChanged(now=now, later=tuple(name for name in changed if name not in LIVE)))
 
@@ -78,7 +78,7 @@ class ConfigReload:
 def _stamp(path: Path) -> tuple[int, ...]:
     """What changes when a file is written, replaced, or its mode or owner changes; empty if there is none."""
     try:
-        found = path.stat()
+        st = path.stat()
     except OSError:
         return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns

@@ -40,11 +40,11 @@ from sandbox_console.service.config import Config
 from sandbox_console.service.config_reload import LIVE, ConfigReload
 from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
 from sandbox_console.service.effects.secret_definition import SecretDefinitions
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.shipper import Shipper
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.performer import Performer
 from sandbox_console.service.reads import shared_folders
@@ -57,7 +57,8 @@ from sandbox_console.service.reads.host_requests import HostRequests
 from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
-from sandbox_console.service.reads.lookup import Found, place
+from sandbox_console.service.reads.lookup import LookupResult, place
+from sandbox_console.service.reads.losses import Losses, LossReader
 from sandbox_console.service.reads.name_changes import recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
@@ -82,43 +83,45 @@ class Console:
     """
 
     def __init__(
-        self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: OwnFolders | None = None,
+        self, config: Config, fleet: Fleet, audit_log: AuditLog, hub: Hub, own: OwnFolders | None = None,
         secrets: Mapping[str, Secret] | None = None, options: Sequence[str] = (), templates: Path | None = None,
     ) -> None:  # fmt: skip
         """``options`` are those of the command line by which another process finds the same configuration.
 
         ``templates`` is the folder of templates, by default one beside the state.
         """
-        self.config, self.hub, self.fleet, self.trail = config, hub, fleet, trail
-        fleet.remember = recorded(trail)
-        state, kept = trail.path.parents[1], config.logs
+        self.config, self.hub, self.fleet, self.audit_log = config, hub, fleet, audit_log
+        fleet.remember = recorded(audit_log)
+        state, kept = audit_log.path.parents[1], config.logs
         self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inspection(fleet, self._vault)
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
-        self._asks = HostRequests(trail, hub, self.denials.ask)
-        self.egress = Outbound(fleet, self.denials, self._asks, self._vault, trail)
-        self.drifts = Drifts(trail)
+        self._asks = HostRequests(audit_log, hub, self.denials.ask)
+        self.egress = Outbound(fleet, self.denials, self._asks, self._vault, audit_log)
+        self.drifts = Drifts(audit_log)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
-        self.definitions = SecretDefinitions(self._vault, trail, lambda: self.config.policy)
-        self.templates = Templates(templates or state.parent / "templates", lambda: self.config, self.secrets, trail)
-        self.shipper = Shipper(trail)
-        self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
+        self.definitions = SecretDefinitions(self._vault, audit_log, lambda: self.config.policy)
+        self.templates = Templates(
+            templates or state.parent / "templates", lambda: self.config, self.secrets, audit_log
+        )
+        self.shipper = Shipper(audit_log)
+        self.recordings = Recordings(state / "recordings", config.recording, audit_log, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
-        self._gate = gate = Gate(trail, self._vault, hub.publish, config.policy)
+        self._gate = gate = Gate(audit_log, self._vault, hub.publish, config.policy)
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
         records = ShellRecords(state / "shells")
-        self._lost = LostShells(records, fleet, trail, self._vault, self.recordings, options)
-        self.kept_shells = KeptShells(records, config.shell, self._lost, trail.actor, options)
+        self._lost = LostShells(records, fleet, audit_log, self._vault, self.recordings, options)
+        self.kept_shells = KeptShells(records, config.shell, self._lost, audit_log.actor, options)
         self.sessions = OpenSessions(self.holds, self.kept_shells.end_all)
-        self.recreations = LostRecreations(state / "recreations", fleet, trail, self._vault, lambda: self.read_only)
+        self.recreations = LostRecreations(state / "recreations", fleet, audit_log, self._vault, lambda: self.read_only)
         self._performer = Performer(
-            self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
+            self._admission, gate, fleet, audit_log, self._vault, self._shares, self.recordings, self.holds,
             self._lost, self.kept_shells, self.sessions.end, self.recreations,
         )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
@@ -157,7 +160,7 @@ class Console:
 
     async def find_all(
         self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
-    ) -> Sequence[Found | ConsoleError]:
+    ) -> Sequence[LookupResult | ConsoleError]:
         """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
         if changing:  # a replacement that was left half done may have the name
             await self.recreations.look()
@@ -250,15 +253,15 @@ class Console:
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
         """Recorded actions, newest first."""
-        return await self.trail.entries(query)
+        return await self.audit_log.entries(query)
 
     async def audit_entry(self, seq: int) -> AuditEntry:
         """One recorded action. Raises NotFound."""
-        return await self.trail.entry(seq)
+        return await self.audit_log.entry(seq)
 
     async def verify(self) -> Verification:
         """Verify the chain of the audit log."""
-        return await self.trail.verify()
+        return await self.audit_log.verify()
 
     # Before a change
 
@@ -287,6 +290,10 @@ class Console:
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
         """Warnings about a spec: secrets that nothing restricts to their hosts, and egress that is too wide."""
         return [*self.secrets.notes(spec, backend, host), *advice(spec.egress)]
+
+    async def losses(self, sandbox: Sandbox) -> Losses:
+        """What would be lost now if a sandbox was recreated."""
+        return await LossReader(self.inside, self.sessions.count, self.kept_shells.of).read(sandbox)
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
         """What the policy says about an action, without doing it."""
@@ -372,7 +379,7 @@ class Console:
         try:
             await self.fleet.close()
         finally:
-            await self.trail.close()
+            await self.audit_log.close()
 
     async def _look(self, action: Exec, io: ExecIO) -> ActionResult:
         """Run a command whose output is not shown, and therefore not masked. The scan for leaks uses it."""

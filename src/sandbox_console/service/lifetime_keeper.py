@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox_console.audit.journal import Journal
-from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.backends import registry
 from sandbox_console.backends.abilities import EnforcesLifetimes
 from sandbox_console.backends.base import BackendSettings
@@ -108,8 +108,8 @@ async def _ended(journal: Journal, permit: Permit, effect: Callable[[], Awaitabl
     return True
 
 
-def _keep_of_log() -> Keep:
+def _keep_of_log() -> RetentionPolicy:
     try:
         return load(find_paths()).audit.keep
     except ConsoleError:
-        return Keep()
+        return RetentionPolicy()

@@ -42,11 +42,11 @@ from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.effects.call import Call, EndSessions
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate, Request
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.redaction import masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard
@@ -67,13 +67,13 @@ class Performer:
     """Carries out actions, one per call. Nothing is changed except through its gate."""
 
     def __init__(
-        self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
+        self, admission: Admission, gate: Gate, fleet: Fleet, audit_log: AuditLog, vault: Vault, shares: FolderGuard,
         recordings: Recordings, holds: Holds, lost: LostShells, kept: KeptShells, end_sessions: EndSessions,
         recreations: LostRecreations,
     ) -> None:  # fmt: skip
         self._kept, self._recreations = kept, recreations
         self._holds, self._lost, self._end_sessions = holds, lost, end_sessions
-        self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
+        self._admission, self._gate, self._fleet, self._audit_log = admission, gate, fleet, audit_log
         self._vault, self._shares, self._recordings = vault, shares, recordings
 
     async def perform(
@@ -85,19 +85,19 @@ class Performer:
         """
         await self._recreations.look()
         request = await self._admission.request(action, consent)
-        made: list[SandboxRef] = []
+        refs: list[SandboxRef] = []
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             result = await self._act(request, permit, secrets, io, operation, mask or self._vault.redactor)
             if isinstance(action, Create) and result.ref is not None:
-                made.append(result.ref)
+                refs.append(result.ref)
             note_after(self._fleet.names, action)
             return result
 
         try:
             return await self._gate.run(request, effect, _row_end)
         except asyncio.CancelledError:
-            for ref in made:  # it was made, but nobody knows of it
+            for ref in refs:  # it was made, but nobody knows of it
                 await run_to_completion(self._take_back(ref))
             raise
         finally:
@@ -115,10 +115,10 @@ class Performer:
         await self._give_workspace(request)
         note_before(self._fleet.names, action)
         injects = self._vault.injects(backend.capabilities())
-        handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
+        handed = [structs.replace(secret, inject=injects[secret.name]) for secret in secrets]
         call = Call(
             backend, request.target, handed, operation.report, io, mask, injects, self._holds, acting() or
-            self._trail.actor, self._end_sessions, self._recreations.steps(),
+            self._audit_log.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
         result = await carry_out(action, permit, call)
         if isinstance(action, Exec):
@@ -169,22 +169,22 @@ class Performer:
         action = structs.replace(action, mark=token_hex(16))
         recording = recorder.path.stem if recorder is not None else ""
         record = ShellRecord(
-            audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._trail.actor,
+            audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._audit_log.actor,
             began=time.time(), user=action.user, mark=action.mark, recording=recording, kept=kept,
         )  # fmt: skip
-        held = await self._lost.hold(record)
+        shell_record = await self._lost.hold(record)
         try:
             terminal = await backend.shell(permit, action, secrets)
             if kept:
                 return await self._keep(
-                    request, structs.replace(action, name=kept), permit, terminal, held, record, recorder
+                    request, structs.replace(action, name=kept), permit, terminal, shell_record, record, recorder
                 )
         except BaseException:
             if recorder is not None:
                 await run_to_completion(recorder.discard())
-            await run_to_completion(self._lost.forget(held))
+            await run_to_completion(self._lost.forget(shell_record))
             raise
-        note_end = self._note_end(permit, request, held)
+        note_end = self._note_end(permit, request, shell_record)
         session = ShellSession(
             action, permit.audit_id, terminal, self._vault.redactor, note_end, recorder, self._recordings
         )
@@ -192,16 +192,16 @@ class Performer:
         return session
 
     async def _keep(
-        self, request: Request, action: OpenShell, permit: Permit, terminal: Terminal, held: HeldRecord | None,
+        self, request: Request, action: OpenShell, permit: Permit, terminal: Terminal, shell_record: HeldRecord | None,
         record: ShellRecord, recorder: Writer | None,
     ) -> KeptSession:  # fmt: skip
         """Pass a shell that was opened to a holder of its own. It is ended if that fails."""
         try:
-            held, passed = _passed(held, terminal)
+            shell_record, passed = _passed(shell_record, terminal)
             try:
                 must = self._recordings.required(action)
                 seen = await self._kept.start(
-                    held, record, passed, action, self._vault.redactor, recorder, must_record=must
+                    shell_record, record, passed, action, self._vault.redactor, recorder, must_record=must
                 )
             finally:
                 for fd in passed.files:
@@ -211,23 +211,23 @@ class Performer:
                 await run_to_completion(terminal.close())
             raise
         if isinstance(terminal, PassableTerminal):
-            terminal.let_go()
-        self._lost.passed_on(held)
-        return self._session(action, permit, seen, request, held.id)
+            terminal.release()
+        self._lost.passed_on(shell_record)
+        return self._session(action, permit, seen, request, shell_record.id)
 
     async def _attach(self, request: Request, action: OpenShell, permit: Permit) -> KeptSession:
         shell = await self._kept.find(action.attach)
         if shell.ref != action.ref:
             raise NotFound(f"{action.ref} has no kept shell {action.attach!r}", hint="sandbox-console shells ls")
-        terminal = await self._kept.attach(shell, action, acting() or self._trail.actor)
+        terminal = await self._kept.attach(shell, action, acting() or self._audit_log.actor)
         return self._session(structs.replace(action, name=shell.name), permit, terminal, request, shell.id)
 
     def _session(
         self, action: OpenShell, permit: Permit, terminal: HeldTerminal, request: Request, id_: str
     ) -> KeptSession:
         async def note(body: Mapping[str, Any]) -> None:
-            told = {**body, "actor": acting() or self._trail.actor}
-            journal = await self._trail.journal()
+            told = {**body, "actor": acting() or self._audit_log.actor}
+            journal = await self._audit_log.journal()
             await journal.note(permit, request.backend, str(action.ref), masked(told, self._vault.redactor.text))
             if body.get("viewer") != DETACHED:
                 await self._kept.recorded(id_)
@@ -247,17 +247,17 @@ class Performer:
             shell = await self._kept.find(action.id)
             if shell.ref != action.ref:
                 raise NotFound(f"{action.ref} has no kept shell {action.id!r}", hint="sandbox-console shells ls")
-            await self._kept.end(shell, acting() or self._trail.actor, "it was ended")
+            await self._kept.end(shell, acting() or self._audit_log.actor, "it was ended")
             return ActionResult(permit.audit_id, action.ref, details={"shell_name": shell.name})
 
         return await self._gate.run(request, effect, _row_end)
 
-    def _note_end(self, permit: Permit, request: Request, held: HeldRecord | None) -> NoteEnd:
+    def _note_end(self, permit: Permit, request: Request, record: HeldRecord | None) -> NoteEnd:
         async def note(body: Mapping[str, Any]) -> None:
-            journal = await self._trail.journal()
+            journal = await self._audit_log.journal()
             body_masked = masked(body, self._vault.redactor.text)
             await journal.note(permit, request.backend, str(ref_of(request.action)), body_masked)
-            await self._lost.forget(held)
+            await self._lost.forget(record)
 
         return note
 
@@ -290,13 +290,13 @@ async def _nothing(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
     return ActionResult(permit.audit_id)
 
 
-def _passed(held: HeldRecord | None, terminal: Terminal) -> tuple[HeldRecord, PassedShell]:
+def _passed(record: HeldRecord | None, terminal: Terminal) -> tuple[HeldRecord, PassedShell]:
     """What the holder of a shell gets."""
-    if held is None:
+    if record is None:
         raise BackendError("the shell cannot be kept: its record cannot be written", hint="free some space")
     if not isinstance(terminal, PassableTerminal):
         raise Unsupported("the shell cannot be kept: the backend cannot pass it on")
-    return held, terminal.passed()
+    return record, terminal.passed()
 
 
 def _spec_of(request: Request) -> SandboxSpec | None:
@@ -320,7 +320,7 @@ def _workspace_of(action: Create | Update | Remove, target: Sandbox | None) -> s
 def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[str]:
     """The secrets that a sandbox is entered without, because they cannot be read here."""
     names = target.spec.secrets if target and target.spec else ()
-    return [name for name in names if name not in {one.name for one in secrets}]
+    return [name for name in names if name not in {secret.name for secret in secrets}]
 
 
 def _without(names: Sequence[str]) -> dict[str, list[str]]:

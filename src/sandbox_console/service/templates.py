@@ -24,8 +24,8 @@ from sandbox_console.model.secret import shown_value
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.config import Config, refuse_strangers
 from sandbox_console.service.config_lines import line_of_key
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.local_change import local_change
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.reads.secrets import Secrets
 
 MADE_BY = "up.file"
@@ -57,22 +57,25 @@ class Template(Struct, frozen=True):
 class Templates:
     """The templates of one user. ``config`` is the configuration now, whose tables only the user's editor changes."""
 
-    def __init__(self, folder: Path, config: Callable[[], Config], secrets: Secrets, trail: Trail) -> None:
-        self.folder, self._config, self._secrets, self._trail = folder, config, secrets, trail
+    def __init__(self, folder: Path, config: Callable[[], Config], secrets: Secrets, audit_log: AuditLog) -> None:
+        self.folder, self._config, self._secrets, self._audit_log = folder, config, secrets, audit_log
 
     def every(self) -> Sequence[Template]:
         """All of them by name, also those that cannot be used. Raises ConfigError if the folder cannot be read."""
-        found = [
+        templates = [
             Template(name, "config", dict(table), stored=False) for name, table in self._config().templates.items()
         ]
-        return sorted([*found, *(self._read(name) for name in self._names())], key=lambda one: (one.name, one.stored))
+        return sorted(
+            [*templates, *(self._read(name) for name in self._names())],
+            key=lambda template: (template.name, template.stored),
+        )
 
     def get(self, name: str) -> Template:
         """The template of this name. Raises NotFound, UsageError for a bad name, ConfigError for a broken one."""
         _need_name(name)
-        known = [one for one in self.every() if one.name == name]
+        known = [template for template in self.every() if template.name == name]
         if not known:
-            near = nearest(name, [one.name for one in self.every()])
+            near = nearest(name, [template.name for template in self.every()])
             hint = f"did you mean {near}?" if near else "sandbox-console templates ls"
             raise NotFound(f"there is no template {name!r}", hint=hint)
         if known[0].problem:
@@ -129,7 +132,7 @@ class Templates:
     async def _recorded(self, verb: str, name: str, change: Callable[[], None]) -> None:
         read_only = self._config().policy.read_only
         act = partial(asyncio.to_thread, change)
-        await local_change(self._trail, verb, {"template": name}, act, read_only=read_only)
+        await local_change(self._audit_log, verb, {"template": name}, act, read_only=read_only)
 
     def _remove(self, name: str) -> None:
         path = self.folder / f"{name}{_SUFFIX}"
@@ -145,7 +148,7 @@ class Templates:
 
     def _names(self) -> list[str]:
         try:
-            found = [one.name for one in os.scandir(self.folder)]
+            found = [entry.name for entry in os.scandir(self.folder)]
         except FileNotFoundError:
             return []
         except OSError as error:

@@ -90,17 +90,17 @@ class Tokens:
                 raise Conflict(f"a token is already called {name!r}", hint=f"sandbox-console tokens rm {name}")
             key, now = secrets.token_hex(6), self._clock()
             text = f"sct_{key}_{secrets.token_urlsafe(32)}"
-            made = Token(key, name, chosen, _hash(text), now, None if lifetime_s is None else now + lifetime_s)
-            self._write([*self._tokens.values(), made])
-        return made, text
+            token = Token(key, name, chosen, _hash(text), now, None if lifetime_s is None else now + lifetime_s)
+            self._write([*self._tokens.values(), token])
+        return token, text
 
     def remove(self, name: str) -> Token:
         """Remove a token, by name or id. Raises NotFound, ConfigError."""
         with self._locked():
-            for one in self._tokens.values():
-                if name in (one.name, one.id):
-                    self._write([other for other in self._tokens.values() if other is not one])
-                    return one
+            for token in self._tokens.values():
+                if name in (token.name, token.id):
+                    self._write([other for other in self._tokens.values() if other is not token])
+                    return token
         raise NotFound(f"no token is called {name!r}", hint="sandbox-console tokens ls")
 
     def _read(self) -> None:
@@ -112,21 +112,21 @@ class Tokens:
         except OSError as error:
             raise self._unusable(error.strerror or str(error)) from None
         with os.fdopen(opened, "rb") as file:
-            found = os.fstat(opened)
-            seen = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid)
+            st = os.fstat(opened)
+            seen = (st.st_ino, st.st_mtime_ns, st.st_size, st.st_mode, st.st_uid)
             if seen != self._seen:
-                self._check(found)
+                self._check(st)
                 self._tokens = self._decoded(file.read(_MOST_BYTES))
                 self._seen = seen
 
-    def _check(self, found: os.stat_result) -> None:
+    def _check(self, st: os.stat_result) -> None:
         refuse_strangers("the file of tokens", self._path)
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(st.st_mode) & 0o077:
             raise ConfigError(f"{self._path} can be read by others", hint=f"chmod 600 {self._path}")
 
     def _decoded(self, data: bytes) -> dict[str, Token]:
         try:
-            return {one.id: one for one in msgspec.json.decode(data, type=_File).tokens}
+            return {token.id: token for token in msgspec.json.decode(data, type=_File).tokens}
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._unusable(str(error)) from None
 

@@ -33,8 +33,8 @@ def frame(kind: bytes, body: bytes = b"") -> bytes:
 class Frames:
     """Takes messages out of a stream of bytes."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._most = limit
         self._held = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:

@@ -26,6 +26,9 @@ _GONE_S = 5.0
 _ENGINE_S = 5.0
 """How long an engine may take to resize a terminal or to give an exit code. A frozen one never answers."""
 
+_AGAIN_S = 0.5
+"""The pause before an engine that did not answer is told a size again."""
+
 End = dict[str, Any]
 """``exit``, ``signal`` and ``reason``, as far as they are known."""
 
@@ -104,7 +107,7 @@ class Guest:
             for then in drained:
                 then()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self.hold()
         self._loop.remove_writer(self._fd)
         self.ended = True
@@ -130,7 +133,7 @@ class SupervisedGuest(Guest):
             fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
     async def end(self) -> End:
-        self._let_go()  # the kernel hangs up: SIGHUP to the shell and its foreground
+        self._release()  # the kernel hangs up: SIGHUP to the shell and its foreground
         await _within(_HANG_UP_S, self._exited)
         if not self._gone.is_set():
             with contextlib.suppress(OSError):
@@ -179,25 +182,28 @@ class EngineGuest(Guest):
             self._resizing = self._loop.create_task(self._resize())
 
     async def end(self) -> End:
-        self._let_go()
+        self._release()
         if self._resizing is not None:
             self._resizing.cancel()
         for pause in (0.0, 0.1, 0.3, 0.5):  # the engine learns of the end a moment after the stream's
             await asyncio.sleep(pause)
-            found = await self._request("GET", f"/exec/{self._id}/json")
+            found = await self._request("GET", f"/exec/{self._id}/json") or {}
             if found.get("Running") is False and isinstance(code := found.get("ExitCode"), int):
                 signal = code - 128 if 128 < code <= 128 + 64 else None
                 return {"exit": code, "signal": signal, "reason": ""}
         return {}
 
     async def _resize(self) -> None:
-        while self._wanted is not None:
-            (cols, rows), self._wanted = self._wanted, None
-            await self._request("POST", f"/exec/{self._id}/resize?h={rows}&w={cols}")
+        """Tell the engine the latest size, again and again until it answers or the shell ends."""
+        while (size := self._wanted) is not None:
+            if await self._request("POST", f"/exec/{self._id}/resize?h={size[1]}&w={size[0]}") is None:
+                await asyncio.sleep(_AGAIN_S)
+            elif self._wanted == size:
+                self._wanted = None
 
-    async def _request(self, method: str, target: str) -> dict[str, Any]:
-        """The JSON of the engine's answer; empty if it has none or does not answer."""
-        with contextlib.suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
+    async def _request(self, method: str, target: str) -> dict[str, Any] | None:
+        """The JSON of the engine's answer; empty if it has none. None if the engine does not answer."""
+        with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_ENGINE_S):
                 reader, writer = await asyncio.open_unix_connection(self._engine)
                 try:  # HTTP/1.0: the body ends with the connection
@@ -207,9 +213,16 @@ class EngineGuest(Guest):
                         body += more
                 finally:
                     writer.close()
-            found = json.loads(body) if b" 200 " in head.partition(b"\r\n")[0] else {}
-            return found if isinstance(found, dict) else {}
-        return {}
+            return _object(body) if head else None
+        return None
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """A JSON object; empty if it is none, as after an error."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(body)
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def make(facts: dict[str, Any], on_output: Callable[[bytes], None], on_exit: Callable[[], None]) -> Guest:

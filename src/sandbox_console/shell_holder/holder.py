@@ -92,14 +92,14 @@ class Holder:
         """Let a viewer in that has said who it is. Returns why not."""
         if self._over.is_set():
             return "the shell is ending"
-        if sum(one.is_attached for one in self._viewers) > VIEWERS_MOST:
+        if sum(viewer.is_attached for viewer in self._viewers) > VIEWERS_MOST:
             return f"{VIEWERS_MOST} viewers are attached already"
         self.resized()
         return ""
 
     def resized(self) -> None:
         """Set the size that fits every viewer that types. Others see what fits into theirs."""
-        sizes = [one.size for one in self._viewers if one.is_attached and not one.read_only and one.size]
+        sizes = [viewer.size for viewer in self._viewers if viewer.is_attached and not viewer.read_only and viewer.size]
         if not sizes:
             return
         cols, rows = min(size[0] for size in sizes), min(size[1] for size in sizes)
@@ -184,8 +184,8 @@ class Holder:
     def _exited(self) -> None:
         self._loop.call_later(_REST_S, self._over.set)
 
-    def _slow(self, most: int) -> list[Viewer]:
-        return [one for one in self._viewers if one.live and one.backlog > most]
+    def _slow(self, limit: int) -> list[Viewer]:
+        return [viewer for viewer in self._viewers if viewer.live and viewer.backlog > limit]
 
     def _give_up(self) -> None:
         """Let the guest go on without those that have read too little."""

@@ -66,7 +66,7 @@ class Console:
         See :meth:`sandbox_console.Console.create`.
         """
         inner = self._inner.create(spec, backend=backend, start=start, secrets=secrets, consent=consent)
-        return Held(self._loop, inner, lambda made: SandboxHandle(self._loop, made))
+        return Held(self._loop, inner, lambda handle: SandboxHandle(self._loop, handle))
 
     def sandbox(self, name: str | SandboxRef, *, consent: Consent = Consent()) -> SandboxHandle:  # noqa: B008 - frozen
         """An existing sandbox, by name or ref. See :meth:`sandbox_console.Console.sandbox`."""

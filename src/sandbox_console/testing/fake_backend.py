@@ -81,11 +81,11 @@ class FakeBackend(FakeGuest, FakeImages):
         self._get(ref)
         script = self._logs.setdefault(ref.id, [])
         seen = len(script)
-        found = [item for item in script if _in_time(item, query)]
+        items = [item for item in script if _in_time(item, query)]
         if query.tail is not None:
-            found = found[max(len(found) - query.tail, 0) :]
-        if found:
-            yield found
+            items = items[max(len(items) - query.tail, 0) :]
+        if items:
+            yield items
         while query.follow and self._live(ref):
             async with self._news:
                 while len(script) == seen and self._live(ref):
@@ -115,10 +115,12 @@ class FakeBackend(FakeGuest, FakeImages):
         self._free(spec.name)
         progress(f"making {spec.name}")
         ref = SandboxRef(self.name, self.host, self._ids())
-        made = Sandbox(ref, spec.name, Status.CREATED, spec.image, self._clock(), labels=dict(spec.labels), spec=spec)
+        sandbox = Sandbox(
+            ref, spec.name, Status.CREATED, spec.image, self._clock(), labels=dict(spec.labels), spec=spec
+        )
         self._secrets[ref.id] = {secret.name: secret.value for secret in secrets}
         self._have(spec.image)
-        await self._put(made)
+        await self._put(sandbox)
         await self.happen(ref, "create", image=spec.image)
         return ref
 

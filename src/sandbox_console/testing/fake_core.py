@@ -15,7 +15,7 @@ from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed
-from sandbox_console.model.guest import GuestProcess, Happening
+from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
@@ -36,7 +36,7 @@ class Within(Struct):
 
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     processes: Mapping[str, Sequence[GuestProcess]] = field(default_factory=dict)
-    happenings: Mapping[str, Sequence[Happening]] = field(default_factory=dict)
+    happenings: Mapping[str, Sequence[GuestEvent]] = field(default_factory=dict)
     egress: Mapping[str, Sequence[EgressRecord]] = field(default_factory=dict)
     images: Sequence[Image] = ()
     snapshots: Sequence[Snapshot] = ()
@@ -73,7 +73,7 @@ class FakeCore:
         self.name = name
         self.host = host
         self.faults = Faults(faults, dead=dead, reason=reason)
-        self.sandboxes = {one.ref.id: one for one in sandboxes}
+        self.sandboxes = {sandbox.ref.id: sandbox for sandbox in sandboxes}
         self.permits: list[Permit] = []
         self._logs = {id_: list(items) for id_, items in (logs or {}).items()}
         self._stats = {id_: list(samples) for id_, samples in (stats or {}).items()}
@@ -122,7 +122,7 @@ class FakeCore:
 
     async def happen(self, ref: SandboxRef, what: str, detail: str = "", **attributes: str) -> None:
         """Make something happen to a sandbox, which ``happenings`` then reports."""
-        self._happened.setdefault(ref.id, []).append(Happening(self._clock(), what, detail, attributes))
+        self._happened.setdefault(ref.id, []).append(GuestEvent(self._clock(), what, detail, attributes))
         await self._wake()
 
     async def record(self, ref: SandboxRef, *records: EgressRecord) -> None:
@@ -164,16 +164,16 @@ class FakeCore:
         return Listed(self.name, self.host, tuple(self.sandboxes.values()))
 
     def _get(self, ref: SandboxRef) -> Sandbox:
-        found = self.sandboxes.get(ref.id)
-        if found is None or (ref.backend, ref.host) != (self.name, self.host):
+        sandbox = self.sandboxes.get(ref.id)
+        if sandbox is None or (ref.backend, ref.host) != (self.name, self.host):
             raise NotFound(f"no sandbox {ref}", hint="sandbox-console ls --all")
-        return found
+        return sandbox
 
     def _live(self, ref: SandboxRef) -> bool:
         return ref.id in self.sandboxes and self.sandboxes[ref.id].status.live
 
     def _free(self, name: str) -> None:
-        if any(one.name == name for one in self.sandboxes.values()):
+        if any(sandbox.name == name for sandbox in self.sandboxes.values()):
             raise name_taken(name)
 
     def _require(self, ref: SandboxRef, status: Status) -> Sandbox:
@@ -195,12 +195,12 @@ class FakeCore:
 
     def _have(self, name: str, tree: Tree | None = None) -> Image:
         """An image of that name, the existing one or a new one."""
-        found = next((one for one in self._images.values() if name in one.names), None)
-        if found is None or tree is not None:
+        image = next((one for one in self._images.values() if name in one.names), None)
+        if image is None or tree is not None:
             tree = tree or base_tree(self._clock())
-            found = Image(self.name, self.host, image_id(name), (name,), image_id(name), tree.size, self._clock())
-            self._images[found.id], self._image_trees[found.id] = found, tree
-        return found
+            image = Image(self.name, self.host, image_id(name), (name,), image_id(name), tree.size, self._clock())
+            self._images[image.id], self._image_trees[image.id] = image, tree
+        return image
 
     async def _change(self, ref: SandboxRef, **fields: object) -> None:
         await self._put(structs.replace(self._get(ref), **fields))

@@ -114,13 +114,13 @@ class Tree:
 
     def changes(self, base: Tree) -> list[PathChange]:
         """How it differs from the tree that it was copied from."""
-        found = [PathChange(path, "deleted") for path in base.nodes if path not in self.nodes]
+        path_changes = [PathChange(path, "deleted") for path in base.nodes if path not in self.nodes]
         for path, node in self.nodes.items():
             if path not in base.nodes:
-                found.append(PathChange(path, "added"))
+                path_changes.append(PathChange(path, "added"))
             elif node != base.nodes[path]:
-                found.append(PathChange(path, "changed"))
-        return sorted(found, key=lambda change: change.path)
+                path_changes.append(PathChange(path, "changed"))
+        return sorted(path_changes, key=lambda change: change.path)
 
     @property
     def size(self) -> int:

@@ -12,12 +12,12 @@ from sandbox_console.backends.tarscan import guarded
 from sandbox_console.egress.decide import verdict
 from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import FileInfo, GuestEvent, GuestProcess, PathChange
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.testing.fake_attach import FakeAttached
 from sandbox_console.testing.fake_core import FakeCore
 
-T = TypeVar("T", Happening, EgressRecord)
+T = TypeVar("T", GuestEvent, EgressRecord)
 
 
 class FakeGuest(FakeCore):
@@ -77,10 +77,10 @@ class FakeGuest(FakeCore):
         spec = self._get(ref).spec
         return [f"{name}=***" for name in (*(spec.env if spec else ()), *self._secrets.get(ref.id, ()))]
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
+    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
         await self._look("happenings", ref)
-        async for one in self._feed(self._happened.setdefault(ref.id, []), ref, since, follow):
-            yield one
+        async for event in self._feed(self._happened.setdefault(ref.id, []), ref, since, follow):
+            yield event
 
     async def attach(self, permit: Permit, ref: SandboxRef) -> FakeAttached:
         await self._meet(permit, "attach")
@@ -112,8 +112,8 @@ class FakeGuest(FakeCore):
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
         await self._look("egress_records", ref)
-        async for one in self._feed(self._egress.setdefault(ref.id, []), ref, since, follow):
-            yield one
+        async for record in self._feed(self._egress.setdefault(ref.id, []), ref, since, follow):
+            yield record
 
     async def _feed(self, found: list[T], ref: SandboxRef, since: float | None, follow: bool) -> AsyncIterator[T]:
         """Yield what is in a list, and with ``follow`` what is added to it for as long as the sandbox exists."""

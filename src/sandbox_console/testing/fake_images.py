@@ -31,7 +31,7 @@ class FakeImages(FakeCore):
 
     async def images(self) -> Sequence[Image]:
         await self.faults.meet("images")
-        return [structs.replace(one, used_by=len(self._users(one))) for one in self._images.values()]
+        return [structs.replace(image, used_by=len(self._users(image))) for image in self._images.values()]
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         """Pull an image. A name that ends in ``:missing`` does not exist, as if no registry had it."""
@@ -56,8 +56,8 @@ class FakeImages(FakeCore):
 
     async def prunable_images(self, unused: bool) -> Prunable:
         await self.faults.meet("prunable_images")
-        free = [one for one in self._images.values() if not self._users(one) and (unused or not one.names)]
-        return Prunable(tuple(free), sum(one.size_bytes or 0 for one in free))
+        free = [image for image in self._images.values() if not self._users(image) and (unused or not image.names)]
+        return Prunable(tuple(free), sum(image.size_bytes or 0 for image in free))
 
     async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
         await self._meet(permit, "prune_images")
@@ -98,11 +98,11 @@ class FakeImages(FakeCore):
             raise Conflict(f"a snapshot is called {name!r} already", hint="choose another name, or remove that one")
         tree = self._tree(ref.id).copy()
         spec = sandbox.spec or SandboxSpec(sandbox.name)
-        made = Snapshot(
+        snapshot = Snapshot(
             self.name, self.host, name, sandbox.name, self._clock(), tree.size, full, spec.secrets, spec.workspace or ""
         )
-        self._snapshots[name] = FakeImageStore(made, sandbox, tree)
-        return made
+        self._snapshots[name] = FakeImageStore(snapshot, sandbox, tree)
+        return snapshot
 
     async def restore_snapshot(self, permit: Permit, snapshot: str, name: str, secrets: Secrets) -> SandboxRef:  # noqa: ARG002
         await self._meet(permit, "restore_snapshot")
@@ -145,5 +145,7 @@ class FakeImages(FakeCore):
 
     def _users(self, image: Image) -> list[str]:
         return [
-            one.name for one in self.sandboxes.values() if one.image in image.names or image_id(one.image) == image.id
+            sandbox.name
+            for sandbox in self.sandboxes.values()
+            if sandbox.image in image.names or image_id(sandbox.image) == image.id
         ]

@@ -33,8 +33,8 @@ from sandbox_console.tui.pulse.history import History
 from sandbox_console.tui.shell.shell import ShellAsked
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.state.messages import (
+    ActionAsked,
     Arrived,
-    Asked,
     AttachAsked,
     BulkAsked,
     ChangesAsked,
@@ -150,7 +150,7 @@ class ConsoleApp(PageActions):
 
     # --- up: from requests to the console
 
-    def on_asked(self, message: Asked) -> None:
+    def on_action_asked(self, message: ActionAsked) -> None:
         self.run_worker(self.flows.act(message.action, message.sandbox))
 
     def on_bulk_asked(self, message: BulkAsked) -> None:

@@ -58,7 +58,7 @@ class AppParts(BaseApp):
 
     def _alerts_fired(self, begun: Sequence[Alert]) -> None:
         """Ring the bell, and show the worst of the alerts that began to fire."""
-        first = max(begun, key=lambda one: _SEVERITIES.index(one.severity))
+        first = max(begun, key=lambda alert: _SEVERITIES.index(alert.severity))
         more = f" (and {len(begun) - 1} more)" if len(begun) > 1 else ""
         severity: SeverityLevel = "error" if first.severity == "critical" else "warning"
         self.bell()
@@ -101,7 +101,7 @@ class AppParts(BaseApp):
         return ShellFlow(self, self.service, self.flows, self._running_sandboxes)
 
     def _running_sandboxes(self) -> list[Sandbox]:
-        return [one for one in self.fleet.sandboxes.values() if one.status is Status.RUNNING]
+        return [sandbox for sandbox in self.fleet.sandboxes.values() if sandbox.status is Status.RUNNING]
 
     @cached_property
     def forwards(self) -> ForwardFlow:

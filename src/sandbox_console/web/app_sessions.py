@@ -16,7 +16,7 @@ from sandbox_console.web import websocket_messages
 from sandbox_console.web.logins import Login
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.process import AppProcess
-from sandbox_console.web.tickets import Order
+from sandbox_console.web.tickets import TerminalRequest
 
 ENDED = 4000
 TAKEN_OVER = 4001
@@ -53,7 +53,7 @@ class AppSession:
         """Whether a socket is attached."""
         return self._socket is not None
 
-    async def attach(self, socket: web.WebSocketResponse, order: Order) -> None:
+    async def attach(self, socket: web.WebSocketResponse, order: TerminalRequest) -> None:
         """Show the app on a socket: a new app starts, a running one repaints; an older socket is closed."""
         old, self._socket = self._socket, socket
         self.used, self.left_at = time.monotonic(), None
@@ -117,11 +117,11 @@ class AppSessions:
         self._gone: dict[str, str] = {}
         self.downloads = DownloadManager()
 
-    def is_full(self, login: Login, order: Order) -> bool:
+    def is_full(self, login: Login, order: TerminalRequest) -> bool:
         """Whether this order would need one more session than allowed."""
         return self._find(login, order) is None and self._room() <= 0 and self._oldest_unseen(login) is None
 
-    def why_gone(self, login: Login, order: Order) -> str:
+    def why_gone(self, login: Login, order: TerminalRequest) -> str:
         """Why the session of a page has ended; empty if it had none, or if it is still running."""
         if not order.view or self._find(login, order) is not None:
             return ""
@@ -129,7 +129,7 @@ class AppSessions:
             return "it belongs to another login"
         return self._gone.get(order.view, "the server was started again since")
 
-    async def open(self, socket: web.WebSocketResponse, login: Login, order: Order) -> AppSession:
+    async def open(self, socket: web.WebSocketResponse, login: Login, order: TerminalRequest) -> AppSession:
         """The view that was ordered, attached to the socket: the one from before, or a new one. Raises Full."""
         view = self._find(login, order)
         if view is None:
@@ -165,7 +165,7 @@ class AppSessions:
         """End every app and wait for it."""
         await asyncio.gather(*(self._end(view, "the server was stopped") for view in list(self._views.values())))
 
-    def _find(self, login: Login, order: Order) -> AppSession | None:
+    def _find(self, login: Login, order: TerminalRequest) -> AppSession | None:
         view = self._views.get(order.view or "")
         return view if view and view.login is login and view.ended is None else None
 

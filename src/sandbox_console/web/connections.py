@@ -22,7 +22,7 @@ MOST_OF_A_LOGIN = 16
 _PAUSE_S = 0.1
 
 
-class Seat:
+class Connection:
     """One connection: its owner, and the login that it has shown."""
 
     def __init__(self, owner: str, hang_up: Callable[[], None]) -> None:
@@ -31,31 +31,31 @@ class Seat:
         self.login = ""
 
 
-class Seats:
+class Connections:
     """The connections of one listener. Those without a login share ``most`` places by their owners.
 
     If all are taken, the owner with the most of them loses its oldest one. ``keeps_own`` refuses a new connection
     instead if it would push out one of the same owner, for clients that have no login to show.
     """
 
-    def __init__(self, most: int, *, keeps_own: bool = False) -> None:
-        self._most = most
+    def __init__(self, limit: int, *, keeps_own: bool = False) -> None:
+        self._most = limit
         self._keeps_own = keeps_own
-        self._strangers: list[Seat] = []
-        self._known: list[Seat] = []
+        self._strangers: list[Connection] = []
+        self._known: list[Connection] = []
 
-    def take(self, owner: str, hang_up: Callable[[], None]) -> Seat | None:
+    def take(self, owner: str, hang_up: Callable[[], None]) -> Connection | None:
         """Take a place for a new connection; None if the connection has to be closed."""
         if len(self._strangers) >= self._most:
             crowd, _ = Counter(seat.owner for seat in self._strangers).most_common(1)[0]
             if crowd == owner and self._keeps_own:
                 return None
             self._free(next(seat for seat in self._strangers if seat.owner == crowd))
-        seat = Seat(owner, hang_up)
+        seat = Connection(owner, hang_up)
         self._strangers.append(seat)
         return seat
 
-    def prove(self, seat: Seat, login: str) -> None:
+    def prove(self, seat: Connection, login: str) -> None:
         """Stop counting a connection as a stranger's, as it has shown a login. A login's oldest ones make room."""
         if seat not in self._strangers:
             return
@@ -66,13 +66,13 @@ class Seats:
         if len(own) > MOST_OF_A_LOGIN:
             self._free(own[0])
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: Connection) -> None:
         """Note that the connection has ended."""
         for seats in (self._strangers, self._known):
             if seat in seats:
                 seats.remove(seat)
 
-    def _free(self, seat: Seat) -> None:
+    def _free(self, seat: Connection) -> None:
         self.leave(seat)
         seat.hang_up()
 
@@ -80,7 +80,9 @@ class Seats:
 class Acceptor:
     """Accepts the connections of one listening socket until it is closed. The handshake of TLS needs a place too."""
 
-    def __init__(self, server: web.Server, listening: socket.socket, seats: Seats, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, server: web.Server, listening: socket.socket, seats: Connections, tls: ssl.SSLContext | None
+    ) -> None:
         self._server = server
         self._listening = listening
         self._seats = seats
@@ -131,7 +133,7 @@ class Acceptor:
         loop = asyncio.get_running_loop()
         await loop.connect_accepted_socket(lambda: handler, link, ssl=self._tls, ssl_handshake_timeout=limit)
 
-    def _opened(self, task: asyncio.Task[None], link: socket.socket, seat: Seat) -> None:
+    def _opened(self, task: asyncio.Task[None], link: socket.socket, seat: Connection) -> None:
         """Close a failed connection, as a task that was cancelled before it began has not closed it."""
         self._opening.discard(task)
         if task.cancelled() or task.exception() is not None:

@@ -45,8 +45,8 @@ def listening(options: ServeOptions, port: int) -> Iterator[Listening]:
             yield Listening([stack.enter_context(_file(options.socket))], ())
             return
         sockets, lacks = _held(options, port)
-        for one in sockets:
-            stack.enter_context(one)
+        for sock in sockets:
+            stack.enter_context(sock)
         number = sockets[0].getsockname()[1]
         if lacks and options.is_local_name:
             message = f"{options.host} is also {lacks}, where another program has port {number}"
@@ -76,21 +76,21 @@ def _held(options: ServeOptions, port: int) -> tuple[list[socket.socket], str]:
 @contextmanager
 def _file(path: Path) -> Iterator[socket.socket]:
     """A socket file for our user and group, for a proxy. Raises Conflict, UsageError."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with made:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with sock:
         try:
             _remove_abandoned(path)
             old = os.umask(0o117)
             try:
-                made.bind(str(path))
+                sock.bind(str(path))
             finally:
                 os.umask(old)
-            made.listen(_BACKLOG)
+            sock.listen(_BACKLOG)
         except OSError as error:
             hint = "it must be a free name of up to 100 bytes in a folder of yours"
             raise Conflict(f"cannot listen on {path}: {error.strerror or error}", hint=hint) from error
         try:
-            yield made
+            yield sock
         finally:
             path.unlink(missing_ok=True)
 
@@ -113,18 +113,18 @@ def _remove_abandoned(path: Path) -> None:
 def _listening_at(address: str, port: int, shown: str) -> socket.socket:
     try:
         family, kind, proto, _, end = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, proto)
+        sock = socket.socket(family, kind, proto)
     except OSError as error:
         raise UsageError(f"{shown} is not an address of this machine: {error}", hint="see: ip addr") from error
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(end)
-        made.listen(_BACKLOG)  # at once, as another program could share an address that is only bound
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(end)
+        sock.listen(_BACKLOG)  # at once, as another program could share an address that is only bound
     except OSError as error:
-        made.close()
+        sock.close()
         message = f"cannot listen on {shown} port {port}: {error.strerror}"
         hint = _HINTS.get(error.errno or 0, "leave --port out for a free one")
         raise Conflict(message, hint=hint) from error
-    return made
+    return sock

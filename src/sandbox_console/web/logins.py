@@ -108,7 +108,7 @@ class Logins:
         if login.token is None or self._tokens is None:
             return False
         try:
-            return not any(one == login.token and one.valid(time.time()) for one in self._tokens.every())
+            return not any(token == login.token and token.valid(time.time()) for token in self._tokens.every())
         except ConfigError:  # damaging the file must not keep a login alive
             return True
 
@@ -139,9 +139,9 @@ def given_token(
     return token
 
 
-def _from_file(file: Path, ground: GuestFolders) -> str:
+def _from_file(file: Path, guest_folders: GuestFolders) -> str:
     try:
-        with opened(file, ground) as stream:
+        with opened(file, guest_folders) as stream:
             mode = os.fstat(stream.fileno()).st_mode
             token = stream.read(4096).decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

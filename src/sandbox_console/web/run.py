@@ -23,7 +23,7 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
-from sandbox_console.web.connections import HEADER_S, Acceptor, Seats
+from sandbox_console.web.connections import HEADER_S, Acceptor, Connections
 from sandbox_console.web.listening import Listening, listening
 from sandbox_console.web.logins import Logins, given_token
 from sandbox_console.web.options import ServeOptions, is_loopback
@@ -52,14 +52,14 @@ def stop_signal() -> asyncio.Event:
 @contextlib.asynccontextmanager
 async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterator[None]:
     """Show the app to browsers while inside. Raises ConsoleError if it cannot start."""
-    ground = known_ground(options.config)
-    tls = server_tls(options, ground)
-    logins = Logins(given_token(options.token_file, ground=ground), tokens=Tokens(find_paths().tokens))
+    guest_folders = known_ground(options.config)
+    tls = server_tls(options, guest_folders)
+    logins = Logins(given_token(options.token_file, ground=guest_folders), tokens=Tokens(find_paths().tokens))
     with contextlib.ExitStack() as stack:
         held = stack.enter_context(listening(options, options.port))
         server = BrowserServer(options, logins, held.authorities, say)
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
-        async with accepting(app, held, tls, Seats(CONNECTIONS)):
+        async with accepting(app, held, tls, Connections(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)
             if options.open:
                 opened_page = await asyncio.to_thread(_open_page, f"{server.public_url}/", logins, say)
@@ -71,7 +71,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
 
 @contextlib.asynccontextmanager
 async def accepting(
-    app: web.Application, held: Listening, tls: ssl.SSLContext | None, seats: Seats, *, cancels: bool = False
+    app: web.Application, listening: Listening, tls: ssl.SSLContext | None, seats: Connections, *, cancels: bool = False
 ) -> AsyncIterator[None]:
     """Answer requests while inside. On the way out, connections are refused first, and then sessions are ended.
 
@@ -81,7 +81,7 @@ async def accepting(
         app, access_log=None, keepalive_timeout=HEADER_S, shutdown_timeout=2.0, handler_cancellation=cancels
     )
     await runner.setup()
-    acceptors = [Acceptor(cast("web.Server", runner.server), one, seats, tls) for one in held.sockets]
+    acceptors = [Acceptor(cast("web.Server", runner.server), sock, seats, tls) for sock in listening.sockets]
     try:
         yield
     finally:
@@ -118,14 +118,16 @@ def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:
     return Path(name)
 
 
-def server_tls(options: ServeOptions, ground: GuestFolders) -> ssl.SSLContext | None:
+def server_tls(options: ServeOptions, guest_folders: GuestFolders) -> ssl.SSLContext | None:
     """The TLS context for the certificate of the options; None without one. Raises ConsoleError."""
     if not options.cert:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         with contextlib.ExitStack() as files:
-            pair = [files.enter_context(opened(one, ground)) if one else None for one in (options.cert, options.key)]
+            pair = [
+                files.enter_context(opened(one, guest_folders)) if one else None for one in (options.cert, options.key)
+            ]
             cert, key = (f"/proc/self/fd/{one.fileno()}" if one else None for one in pair)
             assert cert is not None  # noqa: S101 - it is given
             context.load_cert_chain(cert, key)  # OpenSSL opens by name, so name the files that were opened

@@ -19,7 +19,7 @@ from sandbox_console.web.http_handler import Handler
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
-from sandbox_console.web.tickets import Order, Tickets
+from sandbox_console.web.tickets import TerminalRequest, Tickets
 
 HEADER = "X-Sandbox-Console"
 """Pages of other origins cannot send this header without a preflight request, which is never allowed."""
@@ -266,13 +266,13 @@ async def _json_body(request: web.Request) -> dict[str, Any]:
     return body
 
 
-def _order(body: dict[str, Any]) -> Order:
+def _order(body: dict[str, Any]) -> TerminalRequest:
     try:
         columns, rows = websocket_messages.cells(body.get("columns"), body.get("rows"))
     except websocket_messages.Malformed as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from None
     view = body.get("view")
-    return Order(columns, rows, view if isinstance(view, str) else None)
+    return TerminalRequest(columns, rows, view if isinstance(view, str) else None)
 
 
 def _ticket(request: web.Request) -> str:

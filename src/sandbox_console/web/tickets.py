@@ -14,7 +14,7 @@ TICKET_S = 20.0
 MOST_TICKETS = 64
 
 
-class Order(Struct, frozen=True):
+class TerminalRequest(Struct, frozen=True):
     """What the page requests: a terminal of this size, and the app that it had before, if any."""
 
     columns: int
@@ -27,9 +27,9 @@ class Tickets:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._open: dict[str, tuple[Login, Order, float]] = {}
+        self._open: dict[str, tuple[Login, TerminalRequest, float]] = {}
 
-    def issue(self, login: Login, order: Order) -> str:
+    def issue(self, login: Login, order: TerminalRequest) -> str:
         """Make a new ticket. With more than 64 unused ones, the oldest becomes invalid."""
         while len(self._open) >= MOST_TICKETS:
             del self._open[next(iter(self._open))]
@@ -37,7 +37,7 @@ class Tickets:
         self._open[ticket] = (login, order, self._clock() + TICKET_S)
         return ticket
 
-    def redeem(self, ticket: str, login: Login) -> Order | None:
+    def redeem(self, ticket: str, login: Login) -> TerminalRequest | None:
         """The order of a ticket; None if it is unknown, used, too old or another login's. It is used up either way."""
         owner, order, until = self._open.pop(ticket, (None, None, 0.0))
         return order if owner is login and self._clock() < until else None

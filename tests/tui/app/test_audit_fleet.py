@@ -28,7 +28,7 @@ def rows(app):
 
 async def write(app, *told):
     """Rows as another console writes them: (verb, target, body, outcome)."""
-    journal = await Journal.open(app.service.trail.path, "user:other")
+    journal = await Journal.open(app.service.audit_log.path, "user:other")
     for verb, target, body, outcome in told:
         permit = await journal.begin(verb, "fake", target, body)
         await journal.finish(permit, outcome, 1000, {})
@@ -117,7 +117,7 @@ async def test_a_log_that_was_edited_is_shown_broken_and_does_not_hurt_the_scree
     async with run_app() as (app, pilot):
         await write(app, *STORY)
         await open_screen(app, pilot)
-        with closing(sqlite3.connect(app.service.trail.path)) as db:
+        with closing(sqlite3.connect(app.service.audit_log.path)) as db:
             for [name] in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
                 db.execute(f"DROP TRIGGER {name}")
             db.execute("UPDATE record SET outcome = 'fine', ts_ns = 9223372036854775807 WHERE outcome = 'denied'")
@@ -133,7 +133,7 @@ async def test_a_log_that_was_edited_is_shown_broken_and_does_not_hurt_the_scree
 async def test_a_log_that_cannot_be_written_says_so(run_app):
     async with run_app() as (app, pilot):
         await write(app, *STORY)
-        app.service.trail.note_problem("the disk is full")
+        app.service.audit_log.note_problem("the disk is full")
         await pilot.press("h")
         await until(pilot, lambda: "it cannot be written: the disk is full" in screen_text(app), WAIT_S)
         await until(pilot, lambda: len(rows(app)) == 5, WAIT_S)

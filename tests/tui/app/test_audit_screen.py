@@ -78,7 +78,7 @@ async def test_new_rows_come_by_themselves(opened):
 
 async def test_an_end_far_behind_the_newest_rows_is_seen(opened):
     async with opened() as (app, pilot):
-        journal = await app.service.trail.journal()
+        journal = await app.service.audit_log.journal()
         permit = await journal.begin("exec", "fake", str(A), {})
         for _ in range(25):
             await journal.refuse("exec", "fake", str(A), {}, Outcome.DENIED, {})
@@ -160,7 +160,7 @@ async def test_a_broken_chain_is_told_in_red(opened, monkeypatch):
     from tests.audit.conftest import spoil
 
     async with opened() as (app, pilot):
-        spoil(app.service.trail.path, "UPDATE record SET actor = 'x' WHERE seq = 2")
+        spoil(app.service.audit_log.path, "UPDATE record SET actor = 'x' WHERE seq = 2")
         await pilot.press("v")
         await until(pilot, lambda: "BROKEN" in screen_text(app))
         assert "row 2" in screen_text(app)
@@ -172,7 +172,7 @@ async def test_an_unreadable_log_says_why(opened, monkeypatch):
         async def fail():
             raise AuditUnavailable("the disk is gone")
 
-        monkeypatch.setattr(app.service.trail, "newest", fail)
+        monkeypatch.setattr(app.service.audit_log, "newest", fail)
         await until(pilot, lambda: "the disk is gone" in screen_text(app))
 
 

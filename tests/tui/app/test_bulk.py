@@ -15,7 +15,7 @@ from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
 from sandbox_console.testing.fake_backend import FakeBackend
-from sandbox_console.tui.bulk.bulk_run import AT_ONCE, Fate
+from sandbox_console.tui.bulk.bulk_run import AT_ONCE, ItemOutcome
 from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TextScreen
@@ -158,7 +158,7 @@ async def test_the_worst_takes_the_verb_and_the_count_typed(run_app, fake):
         await pilot.pause()
         await pilot.press("enter")
         run = await over(pilot, app)
-        assert run.counts[Fate.OK] == 5
+        assert run.counts[ItemOutcome.OK] == 5
         await until(pilot, lambda: [one.name for one in app.fleet.sandboxes.values()] == ["theirs"])
 
 
@@ -206,7 +206,7 @@ async def test_no_more_than_a_bound_are_in_flight_and_leaving_the_page_ends_noth
         await until(pilot, lambda: "↻ stopping" in screen_text(app))
         held.go.set()
         run = await over(pilot, app)
-        assert run.counts == {Fate.OK: 20}
+        assert run.counts == {ItemOutcome.OK: 20}
         assert held.most == AT_ONCE
         await until(pilot, lambda: any("20 ok" in note.message for note in app._notifications))
         assert len({entry.attempt.target for entry in await rows(app)}) == 20
@@ -243,7 +243,7 @@ async def test_begin_no_more_leaves_the_rest_alone(run_app, held):
         await pilot.press("x")
         held.go.set()
         run = await over(pilot, app)
-        assert run.counts == {Fate.OK: AT_ONCE, Fate.CANCELLED: 20 - AT_ONCE}
+        assert run.counts == {ItemOutcome.OK: AT_ONCE, ItemOutcome.CANCELLED: 20 - AT_ONCE}
         await pilot.press("x")
         await until(pilot, lambda: any("No change is waiting" in note.message for note in app._notifications))
         assert len(await rows(app)) == AT_ONCE

@@ -65,7 +65,7 @@ async def test_a_broken_one_is_told_with_its_line_and_the_one_before_stays(run, 
         assert app.service.secrets.names == ["ONE"]
         config(GOOD)
         await until(pilot, lambda: "CONFIGURATION NOT USED" not in screen_text(app))
-        assert any("It can be used again" in text for _, _, text in app.told)
+        assert any("It is valid again" in text for _, _, text in app.told)
 
 
 async def test_a_new_secret_and_a_new_policy_are_in_force_at_once(run, config, fake):

@@ -277,7 +277,7 @@ async def test_the_spec_shows_asked_effective_and_what_is_not_enforced(run_app, 
 async def test_the_audit_tab_shows_this_sandboxes_rows_live(run_app):
     async with run_app() as (app, pilot):
         await pilot.press("9")
-        await until(pilot, lambda: "Nothing is on record" in screen_text(app))
+        await until(pilot, lambda: "No audit rows" in screen_text(app))
         await pilot.press("escape", "x")
         await until(pilot, on(app, ConfirmScreen))
         await pilot.press("y")

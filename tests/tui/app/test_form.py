@@ -10,6 +10,7 @@ from tests.tui.app.test_bursts import settled
 from tests.tui.app.test_flows import fill, on
 from textual.widgets import Button, Input
 
+from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import Section
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
@@ -132,3 +133,43 @@ async def test_a_folded_section_says_what_is_in_it_and_opens_for_its_problem(run
         section = next(one for one in app.screen.query(FormSection) if one.section == Section.FILES)
         section.collapsed = True
         await until(pilot, lambda: "workspace /srv" in screen_text(app))
+
+
+@pytest.mark.parametrize("answer", ["k", "click"])
+async def test_commit_first_makes_an_image_before_the_sandbox_is_recreated(run_app, fake, answer):
+    async with run_app(size=(120, 40)) as (app, pilot):
+        await pilot.press("e")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, env="A=1")
+        await pilot.press("ctrl+s")
+        await until(pilot, on(app, ConfirmScreen))
+        await settled(app, pilot)
+        assert in_view(app, app.screen.query_one("#keep-first"))
+        await (pilot.press("k") if answer == "k" else pilot.click("#keep-first"))
+        await until(pilot, lambda: app.screen is app.main)
+        done = [entry.attempt.action for entry in await app.service.history(AuditQuery()) if entry.outcome == "ok"]
+        assert done == ["update", "commit"], "newest first"
+        names = [name for image in await fake.images() for name in image.names]
+        assert any("-kept:" in name for name in names), names
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_down_alone_goes_through_every_section_to_the_buttons_and_up_comes_back(run_app, size):
+    async with run_app(size=size) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await settled(app, pilot)
+        sections = [str(one.section) for one in app.screen.query(FormSection)]
+        met: list[str] = []
+        for _ in range(40):
+            await pilot.press("down")
+            here = app.focused
+            assert here is not None
+            met += [str(one.section) for one in here.ancestors if isinstance(one, FormSection)] + [here.id or ""]
+            if here.id == "submit":
+                break
+        assert met[-1] == "submit"
+        assert [one for one in dict.fromkeys(met) if one in sections] == sections
+        await pilot.press("up", "up")
+        assert app.focused is not None
+        assert app.focused.parent is app.screen.query(FormSection).last()

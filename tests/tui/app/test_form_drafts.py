@@ -59,7 +59,7 @@ async def test_a_draft_is_kept_restored_and_taken_back(run_app, fake, key):
         await until(pilot, lambda: app.screen is app.main)
         form = await opened(app, pilot, key)
         assert (text(form, "cpus"), text(form, "egress")) == ("3", "a.example b.exa")
-        await until(pilot, lambda: "Restored what you typed on" in screen_text(app))
+        await until(pilot, lambda: "Restored your unsaved changes of" in screen_text(app))
         assert text(form, "workspace") == "/srv/x"
         await pilot.press("ctrl+r")
         await until(pilot, on(app, ConfirmScreen))
@@ -98,12 +98,12 @@ async def test_two_open_forms_do_not_share_a_draft(run_app):
         await opened(app, pilot)
         await fill(app, pilot, name="one")
         await until(pilot, lambda: kept() == [{"name": "one"}])
-        other = DraftFile(find_paths().state / "drafts", f"{app.service.trail.actor}\0")
+        other = DraftFile(find_paths().state / "drafts", f"{app.service.audit_log.actor}\0")
         assert other.take() is None
         other.write({"name": "two"}, None, time.time(), str)
         assert sorted(one["name"] for one in kept()) == ["one", "two"]
         other.close()
-        mine = DraftFile(find_paths().state / "drafts", f"{app.service.trail.actor}\0")
+        mine = DraftFile(find_paths().state / "drafts", f"{app.service.audit_log.actor}\0")
         assert mine.take().texts == {"name": "two"}
         mine.drop()
         assert kept() == [{"name": "one"}]
@@ -230,5 +230,5 @@ def test_a_killed_console_loses_no_key(cli: Cli, signum: signal.Signals) -> None
         terminal.size(100, 30)
         terminal.until(b"New")
         terminal.type(b"n")
-        terminal.until(b"Restored what you typed")
+        terminal.until(b"Restored your unsaved changes")
         terminal.until(b"web-1")

@@ -147,9 +147,14 @@ async def test_an_unwritable_configuration_is_told_and_nothing_is_lost(run, tmp_
         await until(pilot, on(app, SecretScreen))
         await pilot.press(*"SC_ONE", "enter")
         await until(pilot, lambda: "is a link, and is not written through" in " ".join(screen_text(app).split()))
+        await pilot.press("ctrl+t")  # as the check does that comes a moment after what is typed
+        await until(pilot, lambda: "It can be read" in screen_text(app))
+        assert "is a link, and is not written through" in " ".join(screen_text(app).split())
         assert app.screen.query_one("#secret-name", Input).value == "SC_ONE"
         assert "SC_ONE" not in other.read_text()
         assert app.screen.query_one("#define", Button)
+        await pilot.press("X")
+        await until(pilot, lambda: "is a link" not in screen_text(app))
 
 
 async def test_names_that_are_not_defined_are_listed_and_letters_go_to_names(run):

@@ -6,7 +6,7 @@ import pytest
 from tests.tui.app.scene import NOW, NS, fleet, ref, samples, sandbox, screen_text, until
 from textual.widgets import Input
 
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.timeline import ClockDifference, Missing, Moment, Source, Timeline
@@ -34,7 +34,7 @@ def moment(at: float, text: str = "", source: Source = Source.LOG, what: str = "
 def hostile_fake():
     lines = [LogRecord(int((NOW - 61) * NS), Stream.STDERR, f"ERROR {HOSTILE}\n".encode())]
     one = sandbox(CRASHED, HOSTILE, Status.EXITED, exit=Exit(3, reason=HOSTILE), finished_at=NOW - 60)
-    happened = {CRASHED: [Happening(NOW - 60, "die", HOSTILE, {"exitCode": HOSTILE})]}
+    happened = {CRASHED: [GuestEvent(NOW - 60, "die", HOSTILE, {"exitCode": HOSTILE})]}
     return FakeBackend([one], logs={CRASHED: lines}, within=Within(happenings=happened), clock=lambda: NOW)
 
 

@@ -102,5 +102,5 @@ async def test_an_empty_fleet_and_an_unwritable_log(run_app):
         await until(pilot, lambda: app.fleet.health and not app.fleet.connecting)
         await pilot.press("u")
         await until(pilot, lambda: "There are none" in screen_text(app))
-        app.service.trail.note_problem("no space left on device")
+        app.service.audit_log.note_problem("no space left on device")
         await until(pilot, lambda: "it cannot be written: no space left" in screen_text(app))

@@ -9,7 +9,7 @@ import pytest
 
 from sandbox_console.model.event import Acted, AuditChanged, Changed, Gap, HealthChanged, Listed, Removed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
-from sandbox_console.tui.state.fleet_state import ACTED_KEPT, Began, Ended, FleetState, ShellClosed, ShellOpened
+from sandbox_console.tui.state.fleet_state import ACTED_KEPT, Ended, FleetState, InFlight, ShellClosed, ShellOpened
 from sandbox_console.tui.state.reducer import reduce
 
 
@@ -57,7 +57,7 @@ def test_connecting_until_every_backend_has_answered():
 
 
 def test_actions_in_flight_shells_audit_and_losses():
-    state = reduce(START, [Began(A.ref, "stop"), ShellOpened(B.ref), AuditChanged("disk full"), Gap(2), Gap(3)])
+    state = reduce(START, [InFlight(A.ref, "stop"), ShellOpened(B.ref), AuditChanged("disk full"), Gap(2), Gap(3)])
     assert state.busy == {A.ref: "stop"}
     assert state.shells == {B.ref}
     assert (state.audit_problem, state.missed) == ("disk full", 5)

@@ -118,7 +118,7 @@ async def test_more_than_fits(run_app, sheets):
 async def test_read_only_and_audit_unwritable(run_app, sheets):
     async with run_app(read_only=True) as (app, pilot):
         await sampled(app, pilot)
-        app.service.trail.note_problem("the audit log /x/audit.db cannot be written: no space left on device")
+        app.service.audit_log.note_problem("the audit log /x/audit.db cannot be written: no space left on device")
         await sheets(app, pilot, ready=lambda: says(app, "AUDIT LOG UNWRITABLE")() and logs_there(app)())
 
 

@@ -9,7 +9,7 @@ from tests.tui.app.sheet import MIDDLE, SIZES, SMALL
 
 from sandbox_console.errors import BackendError
 from sandbox_console.model.egress import EgressRecord
-from sandbox_console.model.guest import GuestProcess, Happening
+from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -50,8 +50,8 @@ def inside():
             GuestProcess(12, 7, "agent", 0.1, 2 << 20, "sleeping", "sh -c 'curl example.org'"),
         ]},
         happenings={ID: [
-            Happening(NOW - 500, "create", attributes={"image": "python:3.12"}), Happening(NOW - 499, "start"),
-            Happening(NOW - 60, "oom", "a process was killed"), Happening(NOW - 30, "exec_start", "sh -c id"),
+            GuestEvent(NOW - 500, "create", attributes={"image": "python:3.12"}), GuestEvent(NOW - 499, "start"),
+            GuestEvent(NOW - 60, "oom", "a process was killed"), GuestEvent(NOW - 30, "exec_start", "sh -c id"),
         ]},
         egress={ID: [
             EgressRecord(NOW - 50, "agent", "acme.org", 443, allowed=True, rule="acme.org"),
@@ -76,7 +76,7 @@ def much():
     within = Within(
         files={ID: {f"/{at:03}-{LONG}.txt": b"x" * at * 1000 for at in range(150)}},
         processes={ID: [GuestProcess(at, at - 1, LONG, 1e6, 1 << 40, "sleeping", f"{at} {LONG} {LONG}") for at in range(1, 80)]},
-        happenings={ID: [Happening(NOW - 500 + at, LONG, LONG, {"key": LONG}) for at in range(150)]},
+        happenings={ID: [GuestEvent(NOW - 500 + at, LONG, LONG, {"key": LONG}) for at in range(150)]},
         egress={ID: [denied(at / 3, f"{at}.{LONG}.example.com") for at in range(150)]},
     )  # fmt: skip
     logs = {ID: [LogRecord(int((NOW - 300 + at) * NS), Stream.STDOUT, line.encode()) for at, line in enumerate(lines)]}

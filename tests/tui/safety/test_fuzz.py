@@ -13,7 +13,7 @@ from rich.style import Style
 
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.guest import FileInfo, FileKind, GuestProcess, Happening
+from sandbox_console.model.guest import FileInfo, FileKind, GuestEvent, GuestProcess
 from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -36,7 +36,7 @@ from sandbox_console.tui.main.command_runner import views_words
 from sandbox_console.tui.main.compare import compare_words
 from sandbox_console.tui.state.fleet_state import Denial, FleetState
 from sandbox_console.tui.widgets.log.log_lines import ShownLines
-from sandbox_console.tui.widgets.log.log_page import LogPage, Look
+from sandbox_console.tui.widgets.log.log_page import DisplayOptions, LogPage
 
 INPUTS = 100_000
 _BITS = [
@@ -80,7 +80,7 @@ def as_logs(found):
         store.append([LogRecord(at, Stream.STDERR if at % 2 else Stream.STDOUT, data.replace(b"\n", b"") + b"\n")])
         if at % 50 == 0:
             store.append([LogGap(at, text, 1)])
-    page = LogPage(ShownLines(store), Look(timestamps=True, names=found[:3]))
+    page = LogPage(ShownLines(store), DisplayOptions(timestamps=True, names=found[:3]))
     page.style_of, page.width = lambda _: Style.null(), 100
     for wrap in (False, True):
         page.look.wrap = wrap
@@ -121,7 +121,7 @@ def as_inside(found):
             )
         )
         yield "\n".join(map(str, processes._row(GuestProcess(1, user=text, state=text, command=text), 3).cells))
-        yield "\n".join(map(str, events._row(0, Happening(1.0, text, text, {text: text})).cells))
+        yield "\n".join(map(str, events._row(0, GuestEvent(1.0, text, text, {text: text})).cells))
         yield file_words.file_words(text.encode("utf-8", "surrogatepass"), more=True).plain
         assert file_words.local_name(text).isascii()
 

@@ -40,7 +40,7 @@ def cells(row):
 def as_bulk(found):
     for text in found:
         running = structs.replace(sandbox_of(text), status=Status.RUNNING)
-        items = [bulk.Item(running, VERBS["stop"].make(running), bulk.Fate.FAILED, cause=text, note=text)]
+        items = [bulk.Item(running, VERBS["stop"].make(running), bulk.ItemOutcome.FAILED, cause=text, note=text)]
         run = bulk.BulkRun(VERBS["stop"], items, None, None)
         yield bulk_screen.title_words(run).plain
         yield from bulk_screen.result_lines(run)

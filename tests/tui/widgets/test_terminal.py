@@ -19,6 +19,7 @@ from textual.events import MouseMove, MouseScrollUp, Paste
 from textual.widgets import Input
 
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.tui.shell import terminal_link
 from sandbox_console.tui.shell.terminal_link import ShellLink
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 from sandbox_console.tui.widgets.terminal.terminal import TerminalView
@@ -419,3 +420,46 @@ async def test_double_and_triple_clicks_copy_a_word_and_a_line(times, text):
         await pilot.pause()
         assert app.clipboard == text
         assert view.copying is None
+
+
+class Frozen(Talk):
+    """A shell that takes nothing until it is let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.goes = asyncio.Event()
+        self.taken = b""
+
+    async def read(self):
+        await asyncio.Event().wait()
+
+    async def resize(self, cols, rows):
+        pass
+
+    async def write(self, data):
+        await self.goes.wait()
+        self.taken += data
+
+
+async def test_what_is_typed_into_a_frozen_shell_waits_in_order_and_too_much_is_said_to_be_dropped():
+    app = Screen()
+    async with app.run_test(size=(40, 12), notifications=True) as pilot:
+        session = Frozen()
+        link = ShellLink(session, app.query_one(TerminalView).emulator, lambda *_: None)
+        link.show_in(app.query_one(TerminalView))
+        for number in range(200):
+            link.send(b"%04d" % number * 4096)
+        kept = 0
+        session.goes.set()
+        while not session.taken or link._waiting:
+            await pilot.pause()
+        kept = len(session.taken) // (4 * 4096)
+        assert kept == terminal_link.TYPED_MOST // (4 * 4096)
+        assert session.taken == b"".join(b"%04d" % number * 4096 for number in range(kept))
+        assert [one.message for one in app._notifications] == [
+            "The shell takes nothing, and 1024 KiB of keys wait for it. More are dropped."
+        ]
+        link.send(b"later")
+        while not session.taken.endswith(b"later"):
+            await pilot.pause()
+        await link.leave()

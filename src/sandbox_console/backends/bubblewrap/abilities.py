@@ -20,7 +20,7 @@ from sandbox_console.backends.common.messages import not_running
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.guest import FileInfo, GuestProcess, Happening
+from sandbox_console.model.guest import FileInfo, GuestEvent, GuestProcess
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import Exit, SandboxRef
 
@@ -51,11 +51,11 @@ class Abilities:
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         return await asyncio.to_thread(processes.raw, await self._record(ref))
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
+    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
         record = await self._record(ref)
-        async with aclosing(events.read(record.folder, since=since, follow=follow)) as found:
-            async for happening in found:
-                yield happening
+        async with aclosing(events.read(record.folder, since=since, follow=follow)) as guest_events:
+            async for event in guest_events:
+                yield event
 
     async def publish(self, permit: Permit, ref: SandboxRef, published: bool) -> None:
         record = await self._record(ref)
@@ -84,8 +84,8 @@ class Abilities:
     async def egress_records(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
-        async with aclosing(egress.records(await self._record(ref), since, follow)) as found:
-            async for record in found:
+        async with aclosing(egress.records(await self._record(ref), since, follow)) as records:
+            async for record in records:
                 yield record
 
     async def egress_folder(self, ref: SandboxRef) -> Path | None:

@@ -15,10 +15,10 @@ class Attached:
 
     def __init__(self, log: AsyncIterator[Sequence[LogItem]], ended: Callable[[], Awaitable[Exit]]) -> None:
         self._log, self._ended = log, ended
-        self._let_go = asyncio.Event()
+        self._release = asyncio.Event()
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        gone = asyncio.ensure_future(self._let_go.wait())
+        gone = asyncio.ensure_future(self._release.wait())
         async with aclosing(self._log) as log:  # type: ignore[type-var]
             try:
                 while True:
@@ -44,7 +44,7 @@ class Attached:
         """Does nothing: stdin is closed from the start."""
 
     async def wait(self) -> Exit:
-        return Exit() if self._let_go.is_set() else await self._ended()
+        return Exit() if self._release.is_set() else await self._ended()
 
     async def kill(self) -> None:
-        self._let_go.set()
+        self._release.set()

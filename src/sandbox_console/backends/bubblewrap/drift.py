@@ -107,7 +107,7 @@ def _workspace(record: Record, folder: str) -> str:
     if not record.status.live or not record.raw.get("pid"):
         return folder
     try:
-        given = Path(f"/proc/{record.raw['pid']}/root/workspace").stat()
+        st = Path(f"/proc/{record.raw['pid']}/root/workspace").stat()
     except OSError:  # its process is ending, or belongs to another user
         return folder
-    return folder if os.path.samestat(now, given) else f"{folder} is another folder now"
+    return folder if os.path.samestat(now, st) else f"{folder} is another folder now"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.supervise.events import NEW, OLD
 from sandbox_console.backends.common import notify
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 
 
-async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:
+async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGenerator[GuestEvent, None]:
     """The events of a sandbox, oldest first. Following ends when the sandbox is removed."""
     watching = notify.Folders(notify.EVENTS, poll_s=1.0) if follow else None
     seen: set[str] = set()
@@ -22,8 +22,8 @@ async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGener
         while True:
             lines = await asyncio.to_thread(_lines, folder)
             for line in lines:
-                if line not in seen and (found := _parsed(line)) and (since is None or found.at >= since):
-                    yield found
+                if line not in seen and (event := _parsed(line)) and (since is None or event.at >= since):
+                    yield event
             seen = set(lines)
             if watching is None or not await asyncio.to_thread(folder.exists):
                 return
@@ -44,10 +44,10 @@ def _lines(folder: Path) -> list[str]:
     return found
 
 
-def _parsed(line: str) -> Happening | None:
+def _parsed(line: str) -> GuestEvent | None:
     try:
         event = json.loads(line)
         attributes = {str(key): str(value) for key, value in event["attributes"].items()}
-        return Happening(float(event["at"]), str(event["what"]), str(event["detail"]), attributes)
+        return GuestEvent(float(event["at"]), str(event["what"]), str(event["detail"]), attributes)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None

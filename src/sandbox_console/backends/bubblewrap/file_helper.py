@@ -57,17 +57,17 @@ def enter(order: dict[str, Any]) -> None:
     kernel.drop_privileges()
 
 
-def described(name: str, found: os.stat_result, target: str = "") -> dict[str, Any]:
+def described(name: str, st: os.stat_result, target: str = "") -> dict[str, Any]:
     """A path's status in the form that the console reads."""
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
     return {
         "name": name,
-        "kind": kinds.get(stat.S_IFMT(found.st_mode), "other"),
-        "size": found.st_size,
-        "mode": stat.S_IMODE(found.st_mode),
-        "uid": found.st_uid,
-        "gid": found.st_gid,
-        "modified_at": found.st_mtime,
+        "kind": kinds.get(stat.S_IFMT(st.st_mode), "other"),
+        "size": st.st_size,
+        "mode": stat.S_IMODE(st.st_mode),
+        "uid": st.st_uid,
+        "gid": st.st_gid,
+        "modified_at": st.st_mtime,
         "target": target,
     }
 
@@ -87,11 +87,11 @@ def listing(path: str, _name: str) -> None:
     need_directory(path)
     for entry in os.scandir(path):
         try:
-            found = entry.stat(follow_symlinks=False)
+            st = entry.stat(follow_symlinks=False)
             target = os.readlink(entry.path) if entry.is_symlink() else ""
         except FileNotFoundError:
             continue
-        tell(described(entry.name, found, target))
+        tell(described(entry.name, st, target))
 
 
 def need_directory(path: str) -> None:
@@ -133,10 +133,10 @@ def add_file(tar: tarfile.TarFile, path: str, info: tarfile.TarInfo) -> None:
     """A regular file, never a FIFO that took its place, with the size that it has when it is opened."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        st = os.fstat(fd)
+        if not stat.S_ISREG(st.st_mode):
             return
-        info.type, info.linkname, info.size = tarfile.REGTYPE, "", found.st_size
+        info.type, info.linkname, info.size = tarfile.REGTYPE, "", st.st_size
         tar.addfile(info, Padded(file))  # type: ignore[arg-type]
         tar.members.clear()  # type: ignore[attr-defined]
 

@@ -38,13 +38,13 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 async def stat(record: Record, path: str) -> FileInfo:
     """The status of a path, following links. Raises NotFound, Conflict."""
-    [found] = await _ask(record, "stat", path)
-    return found
+    [info] = await _ask(record, "stat", path)
+    return info
 
 
 async def list_dir(record: Record, path: str) -> Sequence[FileInfo]:
     """A directory's entries by name. Raises NotFound, Conflict."""
-    return sorted(await _ask(record, "list", path), key=lambda one: one.name)
+    return sorted(await _ask(record, "list", path), key=lambda info: info.name)
 
 
 async def download(record: Record, path: str) -> AsyncGenerator[bytes, None]:

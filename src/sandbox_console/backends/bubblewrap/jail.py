@@ -88,7 +88,7 @@ def environment(spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> dict[st
         usual
         | egress.variables(spec)
         | dict(spec.env)
-        | {one.name: one.value for one in secrets if one.inject == "env"}
+        | {secret.name: secret.value for secret in secrets if secret.inject == "env"}
     )
 
 
@@ -166,9 +166,9 @@ def _host(spec: SandboxSpec, home: str) -> list[Word]:
 
 
 def _secret_files(secrets: Sequence[ResolvedSecret]) -> list[Word]:
-    files = [one for one in secrets if one.inject == "file"]
+    files = [secret for secret in secrets if secret.inject == "file"]
     out: list[Word] = ["--perms", "0700", "--dir", "/run/secrets"] if files else []
-    return out + [{"dest": f"/run/secrets/{one.name}", "perms": "0400", "text": one.value} for one in files]
+    return out + [{"dest": f"/run/secrets/{secret.name}", "perms": "0400", "text": secret.value} for secret in files]
 
 
 def _etc_files(hostname: str, user: str, uid: int, gid: int, home: str) -> Iterator[tuple[str, str]]:

@@ -22,18 +22,18 @@ _ROOTS = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 def order(spec: SandboxSpec) -> list[tuple[str, int, int]]:
     """Each port as an address, the port on the host (0 for a free one), and the port in the sandbox."""
-    return [(one.address, one.host_port, one.port) for one in parse_all(spec.ports)]
+    return [(port.address, port.host_port, port.port) for port in parse_all(spec.ports)]
 
 
 def facts(record: Record) -> Iterator[Fact]:
     """Where each port of the sandbox can be reached now."""
     bound = list(_bound(record))
-    for port in sorted({one.port for one in parse_all(record.spec.ports)}):
-        at = [one for one in bound if one.port == port]
-        note = reach(one.address for one in at)
+    for port in sorted({published.port for published in parse_all(record.spec.ports)}):
+        at = [published for published in bound if published.port == port]
+        note = reach(published.address for published in at)
         if record.status is Status.PAUSED:
             note = "; ".join(filter(None, [note, "connections wait until it is resumed"]))
-        places = ", ".join(one.place for one in at)
+        places = ", ".join(published.place for published in at)
         yield Fact(f"port {port}/tcp", places or "not published", note if at else "only while it runs")
 
 
@@ -49,7 +49,7 @@ def problem(spec: SandboxSpec) -> str:
         requested = parse_all(spec.ports)
     except ValueError:
         return ""  # the spec's own check reports it
-    if spec.egress and any(one.port == PORT for one in requested):
+    if spec.egress and any(port.port == PORT for port in requested):
         return f"{PORT} of the sandbox belongs to its egress gateway: only the guest may use it"
     return next(filter(None, map(_refused, requested)), "")
 

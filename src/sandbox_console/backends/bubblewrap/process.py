@@ -245,7 +245,7 @@ class Shell(_Guest):
     def passed(self) -> PassedShell:
         return PassedShell(kind="pty", files=(os.dup(self._master), self._connection.duplicate()))
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._close()
 
     async def close(self) -> None:

@@ -28,8 +28,8 @@ def processes(record: Record) -> list[GuestProcess]:
     pids = stats.processes(record.raw)
     inside = dict(_inside(pids))
     return [
-        found for pid in sorted(pids, key=lambda pid: inside.get(pid, 0))
-        if (found := _process(pid, inside, {outer: f"{name} ({uid})" if name != "root" else name})) is not None
+        process for pid in sorted(pids, key=lambda pid: inside.get(pid, 0))
+        if (process := _process(pid, inside, {outer: f"{name} ({uid})" if name != "root" else name})) is not None
     ]  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def raw(record: Record) -> dict[str, Any]:
         "spec": spec,
         "status": dict(record.raw),
         "logs": [
-            {"file": one.name, "bytes": one.stat().st_size} for one in sorted((record.folder / "logs").glob("*.log"))
+            {"file": path.name, "bytes": path.stat().st_size} for path in sorted((record.folder / "logs").glob("*.log"))
         ],
     }
 

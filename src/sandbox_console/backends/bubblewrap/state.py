@@ -95,7 +95,7 @@ class Store:
     def ids(self) -> list[str]:
         """The ids that exist."""
         try:
-            return sorted(one.name for one in self.folder.iterdir() if not one.name.startswith("."))
+            return sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("."))
         except FileNotFoundError:
             return []
 

@@ -34,7 +34,7 @@ async def changes(
             for folder in await asyncio.to_thread(others):
                 folders.add(str(folder), folder)
             try:
-                now = {one.ref: one for one in await asyncio.to_thread(look)}
+                now = {sandbox.ref: sandbox for sandbox in await asyncio.to_thread(look)}
             except ConsoleError:
                 await asyncio.sleep(1.0)
                 continue
@@ -43,9 +43,9 @@ async def changes(
             else:
                 for ref in known.keys() - now.keys():
                     yield Removed(ref)
-                for ref, one in now.items():
-                    if known.get(ref) != one:
-                        yield Changed(one)
+                for ref, sandbox in now.items():
+                    if known.get(ref) != sandbox:
+                        yield Changed(sandbox)
             known = now
             await folders.changed()
             await asyncio.sleep(_SETTLE_S)

@@ -10,7 +10,7 @@ from sandbox_console.backends.base import Process, Progress
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import attach, commit, events, files, images, processes, pull, translate
 from sandbox_console.model.action import Permit
-from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import FileInfo, GuestEvent, GuestProcess, PathChange
 from sandbox_console.model.image import Image, Prunable
 from sandbox_console.model.sandbox import SandboxRef
 
@@ -53,10 +53,10 @@ class Abilities:
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         return await processes.raw(await self._engine(), ref.id)
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
-        async with aclosing(events.read(await self._engine(), ref.id, since=since, follow=follow)) as found:
-            async for happening in found:
-                yield happening
+    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
+        async with aclosing(events.read(await self._engine(), ref.id, since=since, follow=follow)) as guest_events:
+            async for event in guest_events:
+                yield event
 
     async def clock(self) -> float | None:
         info = await (await self._engine()).call("GET", "info", timeout_s=_CLOCK_S)

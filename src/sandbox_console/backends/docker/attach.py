@@ -14,8 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.common.messages import not_running
-from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.hijacked_stream import Channel
+from sandbox_console.backends.docker.latest_size import LatestSize
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.log import Stream
@@ -63,6 +64,7 @@ class Attached:
         self._size = self._dropped = 0
         self._news = asyncio.Event()
         self._left = False
+        self._terminal_size = LatestSize(self._resize)
         self._pump = asyncio.create_task(self._take())
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
@@ -88,9 +90,7 @@ class Attached:
     async def resize(self, cols: int, rows: int) -> None:
         """Set the size of the container's terminal."""
         if self.tty:
-            with suppress(Refused):  # it has ended: output() reports that
-                path = container_path(self._id, "resize")
-                await self._engine.call("POST", path, params={"h": rows, "w": cols})
+            await self._terminal_size.want(cols, rows)
 
     async def close_stdin(self) -> None:
         """Does nothing: the process's stdin is not ours to close."""
@@ -104,10 +104,14 @@ class Attached:
 
     async def kill(self) -> None:
         """Detach."""
+        self._terminal_size.stop()
         self._left = self._left or not self._pump.done()
         self._pump.cancel()
         await asyncio.wait({self._pump})
         await self._channel.close()
+
+    async def _resize(self, cols: int, rows: int) -> None:
+        await self._engine.call("POST", container_path(self._id, "resize"), params={"h": rows, "w": cols})
 
     async def _take(self) -> None:
         try:

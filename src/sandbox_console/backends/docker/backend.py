@@ -101,8 +101,8 @@ class DockerBackend(DriftAbilities):
     async def diagnose(self) -> Sequence[Diagnosis]:
         if not (await self.health()).ok:
             return ()
-        found = diagnosis.look(self._connection.info, self._gateways.problem, apart=await self._gateways.apart())
-        return (*found, *await self._lives.diagnosed())
+        diagnoses = diagnosis.look(self._connection.info, self._gateways.problem, apart=await self._gateways.apart())
+        return (*diagnoses, *await self._lives.diagnosed())
 
     async def list(self) -> builtins.list[Sandbox]:
         # The engine's list has no exit, times or limits: ours are inspected one by one, others' only when shown.
@@ -125,12 +125,12 @@ class DockerBackend(DriftAbilities):
         data = await self._inspected(ref)
         history = self._connection.history
         image = await history.image(engine, str(data.get("Image", "")))
-        asked = await self._last_asked(data)
+        spec = await self._last_asked(data)
         published = (*await self._gateways.walled(engine, data), *await self._gateways.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
             published=published, ours=self._installation.id, backend=self.name, lives=await self._lives.facts(data),
-            why=await self._lives.why(data), asked=asked, rules=await self._rules(data, asked),
+            why=await self._lives.why(data), asked=spec, rules=await self._rules(data, spec),
         )  # fmt: skip
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
@@ -269,10 +269,10 @@ class DockerBackend(DriftAbilities):
         need(permit)
         engine = await self._engine()
         data = await self._inspected(ref)
-        found = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id)
-        now = found.spec
+        sandbox = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id)
+        now = sandbox.spec
         for field in ("memory_mib", "cpus"):
-            if now is not None and getattr(spec, field) is None and found.found[field] is not None:
+            if now is not None and getattr(spec, field) is None and sandbox.found[field] is not None:
                 raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
         abilities.refuse_unsupported(structs.replace(spec, egress=(), ports=()), self.capabilities())
         limits = hardening.limits(spec, self._connection.info)

@@ -47,8 +47,8 @@ def network_facts(data: Mapping[str, Any], published: Container[str] = ()) -> It
         if name != "none":
             address = one.get("IPAddress") or one.get("GlobalIPv6Address") or "no address now"
             yield Fact(f"network {name}", str(address), note=f"gateway {one['Gateway']}" if one.get("Gateway") else "")
-    found = (port_fact(port, bound or ()) for port, bound in sorted((settings.get("Ports") or {}).items()))
-    yield from (fact for fact in found if fact.field not in published)
+    facts = (port_fact(port, bound or ()) for port, bound in sorted((settings.get("Ports") or {}).items()))
+    yield from (fact for fact in facts if fact.field not in published)
 
 
 def port_fact(port: str, bound: Sequence[Mapping[str, str]], note: str = "") -> Fact:

@@ -120,12 +120,12 @@ def config_folder() -> Path:
 
 def _tls(ca: Path | None, client: tuple[Path, Path] | None, *, verify: bool) -> ssl.SSLContext:
     try:
-        made = ssl.create_default_context(cafile=str(ca) if ca and verify else None)
+        tls_context = ssl.create_default_context(cafile=str(ca) if ca and verify else None)
         if not verify:
-            made.check_hostname = False
-            made.verify_mode = ssl.CERT_NONE
+            tls_context.check_hostname = False
+            tls_context.verify_mode = ssl.CERT_NONE
         if client:
-            made.load_cert_chain(*client)
+            tls_context.load_cert_chain(*client)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"docker's TLS files cannot be used: {error}", hint="look at the paths it names") from error
-    return made
+    return tls_context

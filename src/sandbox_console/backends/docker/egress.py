@@ -88,8 +88,8 @@ class EgressAbilities(Abilities):
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
         if folder := await self.egress_folder(ref):
-            async with aclosing(following(folder, since, follow)) as found:
-                async for record in found:
+            async with aclosing(following(folder, since, follow)) as records:
+                async for record in records:
                     yield record
 
     async def egress_folder(self, ref: SandboxRef) -> Path | None:

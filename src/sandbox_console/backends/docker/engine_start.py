@@ -12,21 +12,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 
 ENGINE, MACHINE = "engine_start", "machine_start"
 _CREDENTIALS = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 _CONNECT_S = 1.0
 
 
-def starts(path: str, since: float) -> Iterator[Happening]:
+def starts(path: str, since: float) -> Iterator[GuestEvent]:
     """The last start of the machine and of the engine that listens at a Unix socket, if after ``since``. Blocks."""
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     if booted > since:
-        yield Happening(booted, MACHINE)
+        yield GuestEvent(booted, MACHINE)
     began = _began(path, booted)
     if began is not None and began > since:
-        yield Happening(began, ENGINE)
+        yield GuestEvent(began, ENGINE)
 
 
 def _began(path: str, booted: float) -> float | None:

@@ -16,7 +16,7 @@ from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.labels import EGRESS, HELPER, WRAPPER, gateway_name
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.translate import seconds
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -26,7 +26,7 @@ _OF_GATEWAY = ("start", "die", "oom", "destroy")
 _SHOWN = ("exitCode", "signal", "execID", "execDuration", "oldName", "name", "image")
 
 
-async def read(engine: Engine, id: str, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:
+async def read(engine: Engine, id: str, *, since: float | None, follow: bool) -> AsyncGenerator[GuestEvent, None]:
     """A container's events, oldest first. Raises NotFound. Following ends with the container."""
     with about(described(id)):
         found = await engine.call("GET", container_path(id, "json"))
@@ -43,15 +43,15 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
     async with engine.stream("events", params) as chunks, aclosing(lines(chunks)) as events:
         async for line in events:
             event = json.loads(line)
-            happening = happening_of(event)
+            guest_event = happening_of(event)
             if event.get("Actor", {}).get("ID") != full:
-                if happening.what in _OF_GATEWAY:
-                    yield Happening(happening.at, f"gateway_{happening.what}")
+                if guest_event.what in _OF_GATEWAY:
+                    yield GuestEvent(guest_event.at, f"gateway_{guest_event.what}")
                 continue
-            if _by_us(happening, ours):
+            if _by_us(guest_event, ours):
                 continue
-            yield happening
-            if happening.what == "destroy":
+            yield guest_event
+            if guest_event.what == "destroy":
                 return
     if follow:
         raise Lost(f"{engine_prefix(engine.context)}its events ended", hint="check that the engine is running")
@@ -63,7 +63,7 @@ def _gateway(found: Mapping[str, Any]) -> Sequence[str]:
     return [gateway_name(labels[EGRESS])] if EGRESS in labels else []
 
 
-async def _starts(engine: Engine, found: Mapping[str, Any], since: float | None) -> Sequence[Happening]:
+async def _starts(engine: Engine, found: Mapping[str, Any], since: float | None) -> Sequence[GuestEvent]:
     """Starts of a local engine and of this machine since a container was created."""
     path = engine.endpoint.socket
     if path is None:
@@ -72,19 +72,19 @@ async def _starts(engine: Engine, found: Mapping[str, Any], since: float | None)
     return await asyncio.to_thread(lambda: list(starts(path, created)))
 
 
-def _by_us(happening: Happening, ours: set[str]) -> bool:
+def _by_us(event: GuestEvent, ours: set[str]) -> bool:
     """Whether an event belongs to a command that the console runs for itself; ``ours`` has the ids of those."""
-    command = happening.attributes.get("execID", "")
-    if f" {HELPER} " in happening.detail or happening.detail.endswith(f" {WRAPPER}"):
+    command = event.attributes.get("execID", "")
+    if f" {HELPER} " in event.detail or event.detail.endswith(f" {WRAPPER}"):
         ours.add(command)
     return command in ours and command != ""
 
 
-def happening_of(event: Mapping[str, Any]) -> Happening:
+def happening_of(event: Mapping[str, Any]) -> GuestEvent:
     """Parse one event: in ``exec_create: sh -c true`` they are the word and its detail."""
     what, _, detail = str(event.get("Action", "")).partition(":")
     attributes = event.get("Actor", {}).get("Attributes") or {}
-    return Happening(
+    return GuestEvent(
         at=int(event.get("timeNano") or int(event.get("time", 0)) * 10**9) / 1e9,
         what=podman_dialect.action(what),
         detail=detail.strip(),

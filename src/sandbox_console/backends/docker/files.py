@@ -33,10 +33,10 @@ _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.CONTTYPE, 
 async def stat(engine: Engine, id: str, path: str) -> FileInfo:
     """The status of a path. Links are followed. Raises NotFound."""
     place = await locate(engine, id, path)
-    found = await (guest_files.stat(engine, place) if place.inside else seen(engine, id, place.path))
-    if found is None:
+    info = await (guest_files.stat(engine, place) if place.inside else seen(engine, id, place.path))
+    if info is None:
         raise _missing(path)
-    return structs.replace(found, name=posixpath.basename(path.rstrip("/")) or "/")
+    return structs.replace(info, name=posixpath.basename(path.rstrip("/")) or "/")
 
 
 async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:
@@ -48,12 +48,12 @@ async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:
     place = await locate(engine, id, path)
     if not place.inside:
         await _need_directory(engine, place, path)
-    found = await guest_files.list_dir(engine, place) if place.running else None
-    if found is None:
+    infos = await guest_files.list_dir(engine, place) if place.running else None
+    if infos is None:
         if place.inside:
             raise BackendError(f"{path} cannot be listed: it is in memory, and the image has no find and stat")
-        found = await _listed(engine, place)
-    return sorted(found, key=lambda info: info.name)
+        infos = await _listed(engine, place)
+    return sorted(infos, key=lambda info: info.name)
 
 
 async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, None]:
@@ -97,24 +97,24 @@ async def upload(engine: Engine, id: str, path: str, archive: AsyncIterator[byte
 
 
 async def _need_directory(engine: Engine, place: Place, path: str) -> None:
-    found = await seen(engine, place.container, place.path)
-    if found is None:
+    info = await seen(engine, place.container, place.path)
+    if info is None:
         raise _missing(path)
-    if found.kind is not FileKind.DIRECTORY:
+    if info.kind is not FileKind.DIRECTORY:
         raise Conflict(f"{path} is not a directory")
 
 
 async def _listed(engine: Engine, place: Place) -> list[FileInfo]:
     # Podman leaves out the directory itself.
-    scanner, found, top = TarScanner(), list[FileInfo](), 0 if engine.podman else -1
+    scanner, infos, top = TarScanner(), list[FileInfo](), 0 if engine.podman else -1
     async with engine.stream(container_path(place.container, "archive"), {"path": f"{place.path}/."}) as archive:
         async for chunk in archive:
             for member in scanner.feed(chunk):
                 parts = [part for part in member.name.split("/") if part not in ("", ".")]
                 top = len(parts) if top < 0 else top  # the directory itself comes first
                 if len(parts) == top + 1:
-                    found.append(_info(member, parts[-1]))
-    return found
+                    infos.append(_info(member, parts[-1]))
+    return infos
 
 
 def _info(member: Member, name: str) -> FileInfo:

@@ -182,13 +182,13 @@ class Gateways:
             for config in (one.get("IPAM") or {}).get("Config") or ():
                 with suppress(ValueError, KeyError):
                     taken.append(ipaddress.IPv4Network(config["Subnet"], strict=False))
-        found: list[ipaddress.IPv4Network] = []
+        networks: list[ipaddress.IPv4Network] = []
         for subnet in ipaddress.IPv4Network(self._options.egress_pool).subnets(new_prefix=_PREFIX):
             if not any(subnet.overlaps(other) for other in taken):
-                found.append(subnet)
-                if len(found) == _TRIES:
+                networks.append(subnet)
+                if len(networks) == _TRIES:
                     break
-        return found
+        return networks
 
     def _prepare(self, gateway: Gateway, spec: SandboxSpec) -> Path:
         folder = self.folder(gateway.token)
@@ -286,7 +286,7 @@ class Gateways:
 
     def _any_apart(self) -> bool:
         folder = self._folder
-        return folder is not None and any(self._says(one.parts[-3], APART) for one in folder.glob("*/records/ready"))
+        return folder is not None and any(self._says(path.parts[-3], APART) for path in folder.glob("*/records/ready"))
 
     async def discard(self, engine: Engine, token: str) -> None:
         """Remove all parts of a gateway; parts that are gone already are skipped."""

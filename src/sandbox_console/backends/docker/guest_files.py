@@ -54,10 +54,10 @@ async def stat(engine: Engine, place: Place) -> FileInfo | None:
     end, out, err = await _ask(engine, place, _STAT, place.path)
     if end.code in (126, 127):
         raise Unsupported(f"{place.path} is in memory, and the image lacks sh and stat to look at it with")
-    found = _infos(out, {}) if end.code == 0 else []
-    if not found and b"ermission denied" in err:
+    infos = _infos(out, {}) if end.code == 0 else []
+    if not infos and b"ermission denied" in err:
         raise Conflict(f"the sandbox's user may not look at {place.path}")
-    return found[0] if found else None
+    return infos[0] if infos else None
 
 
 async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:
@@ -90,7 +90,7 @@ async def download(engine: Engine, place: Place) -> AsyncGenerator[bytes, None]:
                 yield data
         _judge(await process.wait(), bytes(err), place)
     finally:
-        await _let_go(process)
+        await _release(process)
 
 
 async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) -> None:
@@ -109,7 +109,7 @@ async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) ->
                 await saying
         _judge(await process.wait(), err, place)
     finally:
-        await _let_go(process)
+        await _release(process)
 
 
 async def _run(engine: Engine, place: Place, script: str, *words: str) -> DockerProcess:
@@ -129,10 +129,10 @@ async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[
     except TimeoutError as error:
         raise BackendError(f"looking at {place.path} in the sandbox took more than {PATIENCE_S:g} s") from error
     finally:
-        await _let_go(process)
+        await _release(process)
 
 
-async def _let_go(process: DockerProcess) -> None:
+async def _release(process: DockerProcess) -> None:
     """End a helper. A failure to end it must not hide an earlier error."""
     if process.ended:
         return

@@ -91,11 +91,11 @@ async def _followed(engine: Engine, id: str, path: str, mounts: frozenset[str]) 
         real = posixpath.join(real, rest.pop(0))
         if _below(real, mounts):
             break
-        found = await seen(engine, id, real)
-        if found is None:
+        info = await seen(engine, id, real)
+        if info is None:
             break
-        if found.kind is FileKind.LINK:
-            real = found.target
+        if info.kind is FileKind.LINK:
+            real = info.target
     return posixpath.join(real, *rest)
 
 

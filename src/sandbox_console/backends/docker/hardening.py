@@ -149,26 +149,26 @@ def _default_user(spec: SandboxSpec, image: Mapping[str, Any]) -> str:
 def _owner(folder: str) -> str:
     """The folder's owner, so that the sandbox can write its workspace; empty for root and if it cannot be read."""
     try:
-        found = Path(folder).stat()
+        st = Path(folder).stat()
     except OSError:
         return ""
-    return f"{found.st_uid}:{found.st_gid}" if found.st_uid != 0 else ""
+    return f"{st.st_uid}:{st.st_gid}" if st.st_uid != 0 else ""
 
 
 def workspace_note(folder: str, user: str) -> str:
     """Whether a user given by number can write the folder, in words; empty if that is not known."""
     uid, _, gid = user.partition(":")
     try:
-        found = Path(folder).stat()
+        st = Path(folder).stat()
     except OSError:
         return "this host does not see the folder"
     if not uid.isdecimal():
         return ""
-    shift = 6 if found.st_uid == int(uid) else 3 if gid.isdecimal() and found.st_gid == int(gid) else 0
-    if found.st_mode >> shift & 0o3 == 0o3:
+    shift = 6 if st.st_uid == int(uid) else 3 if gid.isdecimal() and st.st_gid == int(gid) else 0
+    if st.st_mode >> shift & 0o3 == 0o3:
         return ""
     # Without CAP_DAC_OVERRIDE the folder's mode binds the container's root like any other user.
-    return f"uid {uid} of the sandbox cannot write it: it belongs to {found.st_uid}, mode {found.st_mode & 0o777:o}"
+    return f"uid {uid} of the sandbox cannot write it: it belongs to {st.st_uid}, mode {st.st_mode & 0o777:o}"
 
 
 def tmp_mib(table: Mapping[str, Any]) -> int:

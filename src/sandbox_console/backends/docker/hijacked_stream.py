@@ -78,7 +78,7 @@ class Channel:
         pending = b"".join(message.data for message, *_ in queue._buffer)  # noqa: SLF001
         return os.dup(transport.get_extra_info("socket").fileno()), pending
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close this process's descriptor. Nothing is sent, so that the other end notices nothing."""
         transport = self._transport()
         self._stream._closed = True  # noqa: SLF001

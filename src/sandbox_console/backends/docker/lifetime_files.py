@@ -88,10 +88,10 @@ class LifetimeFiles:
     def get(self, id: str) -> Lifetime | None:
         """The entry of a container; None if it has no limit, or the file is not one of ours."""
         try:
-            found = msgspec.json.decode(self._path(id).read_bytes().strip(), type=Lifetime)
+            lifetime = msgspec.json.decode(self._path(id).read_bytes().strip(), type=Lifetime)
         except (OSError, ValueError):  # msgspec's errors are among them
             return None
-        return found if found.id == id else None
+        return lifetime if lifetime.id == id else None
 
     def all(self, engine: str) -> list[Lifetime]:
         """All entries of one engine."""
@@ -100,7 +100,7 @@ class LifetimeFiles:
         except OSError:
             return []
         found = [self.get(name.removesuffix(".json")) for name in names if name.endswith(".json")]
-        return [one for one in found if one is not None and one.engine == engine]
+        return [lifetime for lifetime in found if lifetime is not None and lifetime.engine == engine]
 
     def _path(self, id: str) -> Path:
         if not _ID.fullmatch(id):

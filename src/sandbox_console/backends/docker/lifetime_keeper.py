@@ -128,7 +128,10 @@ class LifetimeKeeper:
         left = True
         while left:
             now = time.monotonic()
-            due = min((one.due_s for key, one in self._held.items() if key not in self._ends), default=now + QUIET_S)
+            due = min(
+                (container.due_s for key, container in self._held.items() if key not in self._ends),
+                default=now + QUIET_S,
+            )
             try:
                 async with asyncio.timeout(max(0.0, min(due - now, QUIET_S))):
                     line = await queue.get()
@@ -146,15 +149,15 @@ class LifetimeKeeper:
         """Check, after a quiet time, that the engine answers, and record what could not be recorded before."""
         await engine.call("GET", "_ping", timeout_s=PROBE_S)
         left = await asyncio.to_thread(self._lifetimes.all, self.engine_id)
-        for one in left:
-            if one.unrecorded and one.id not in self._ends and one.id not in self._held:
-                await self._record_late(one)
+        for lifetime in left:
+            if lifetime.unrecorded and lifetime.id not in self._ends and lifetime.id not in self._held:
+                await self._record_late(lifetime)
         return bool(left)
 
     async def _adopt(self, engine: Engine) -> None:
         """Take over every container that has a limit, in its current state."""
-        for one in await asyncio.to_thread(self._lifetimes.all, self.engine_id):
-            await self._take(engine, one)
+        for lifetime in await asyncio.to_thread(self._lifetimes.all, self.engine_id):
+            await self._take(engine, lifetime)
 
     async def _take(self, engine: Engine, lifetime: Lifetime) -> None:
         data = await self._inspected(engine, lifetime.id)
@@ -198,64 +201,70 @@ class LifetimeKeeper:
             lifetime = await asyncio.to_thread(self._lifetimes.get, box)
             if lifetime is not None and lifetime.engine == self.engine_id:
                 await self._take(engine, lifetime)
-        elif what in _USE and (one := self._held.get(box)) and not (one.checkup and detail.strip() == one.checkup):
-            one.used_s = time.monotonic()
+        elif (
+            what in _USE
+            and (container := self._held.get(box))
+            and not (container.checkup and detail.strip() == container.checkup)
+        ):
+            container.used_s = time.monotonic()
         return True
 
     async def _look(self, engine: Engine) -> None:
         """End containers whose time is over, and check whether others without commands were in use in other ways."""
-        for box, one in list(self._held.items()):
-            if box in self._ends or one.due_s > time.monotonic():
+        for box, container in list(self._held.items()):
+            if box in self._ends or container.due_s > time.monotonic():
                 continue
-            if await asyncio.to_thread(self._lifetimes.held, one.lifetime.id):
-                one.retry_s = time.monotonic() + HELD_S
+            if await asyncio.to_thread(self._lifetimes.held, container.lifetime.id):
+                container.retry_s = time.monotonic() + HELD_S
                 continue
-            why = "max_duration_s ran out" if one.over else await self._idle(engine, one)
+            why = "max_duration_s ran out" if container.over else await self._idle(engine, container)
             if why:
-                self._ends[box] = asyncio.create_task(self._end(engine, one, why))
+                self._ends[box] = asyncio.create_task(self._end(engine, container, why))
 
-    async def _idle(self, engine: Engine, one: KeptContainer) -> str:
+    async def _idle(self, engine: Engine, container: KeptContainer) -> str:
         """Why to end a container; empty if it was in use."""
-        limit, data = one.lifetime.idle_timeout_s, await self._inspected(engine, one.lifetime.id)
+        limit, data = container.lifetime.idle_timeout_s, await self._inspected(engine, container.lifetime.id)
         if limit is None or data is None or not data["State"].get("Running"):
-            self._held.pop(one.lifetime.id, None)
+            self._held.pop(container.lifetime.id, None)
             return ""
         now = time.monotonic()
-        if data["State"].get("Paused") or await self._busy(engine, data, one):
-            one.used_s = now
+        if data["State"].get("Paused") or await self._busy(engine, data, container):
+            container.used_s = now
         else:
             signs = await self._signs(engine, data)
-            for at in {at for at, before in zip(signs, one.signs, strict=True) if at is not None and at != before}:
+            for at in {
+                at for at, before in zip(signs, container.signs, strict=True) if at is not None and at != before
+            }:
                 ago = time.time() - at
                 # The time of day may have jumped: then it was in use, at an unknown time.
-                one.used_s = max(one.used_s, now - (ago if 0 <= ago <= now - one.looked_s else 0.0))
-            one.signs = signs
-        one.looked_s = now
-        return "idle_timeout_s ran out" if one.used_s + limit <= now + _MARGIN_S else ""
+                container.used_s = max(container.used_s, now - (ago if 0 <= ago <= now - container.looked_s else 0.0))
+            container.signs = signs
+        container.looked_s = now
+        return "idle_timeout_s ran out" if container.used_s + limit <= now + _MARGIN_S else ""
 
     async def _signs(self, engine: Engine, data: Mapping[str, Any]) -> Signs:
         return await _last_line(engine, str(data["Id"])), await asyncio.to_thread(self._gateways.port_used, data)
 
-    async def _busy(self, engine: Engine, data: Mapping[str, Any], one: KeptContainer) -> bool:
+    async def _busy(self, engine: Engine, data: Mapping[str, Any], container: KeptContainer) -> bool:
         """Whether a command is running in it, other than the image's own health check."""
         for command in data.get("ExecIDs") or ():
             with suppress(Refused):
                 found = await engine.call("GET", f"exec/{command}/json")
                 process = found.get("ProcessConfig") or {}
                 words = " ".join([str(process.get("entrypoint", "")), *(process.get("arguments") or ())])
-                if found["Running"] and words.strip() != (one.checkup or None):
+                if found["Running"] and words.strip() != (container.checkup or None):
                     return True
         return False
 
-    async def _end(self, engine: Engine, one: KeptContainer, why: str) -> None:
+    async def _end(self, engine: Engine, container: KeptContainer, why: str) -> None:
         """End a container. The reason is written to disk first, and the attempt is recorded if possible."""
-        lifetime = structs.replace(one.lifetime, ended=one.lifetime.run, why=why, unrecorded=True)
+        lifetime = structs.replace(container.lifetime, ended=container.lifetime.run, why=why, unrecorded=True)
         await asyncio.to_thread(self._lifetimes.put, lifetime)
 
         async def stop() -> None:
             await _stopped(engine, lifetime.id)
-            if one.gateway_token:
-                await self._gateways.stop(engine, one.gateway_token)
+            if container.gateway_token:
+                await self._gateways.stop(engine, container.gateway_token)
 
         try:
             if await self._record(self._target(lifetime), why, stop):
@@ -263,7 +272,7 @@ class LifetimeKeeper:
         except ConsoleError:
             pass  # the engine froze or refused, but the time is still over
         finally:
-            one.retry_s = time.monotonic() + RETRY_S
+            container.retry_s = time.monotonic() + RETRY_S
             self._ends.pop(lifetime.id, None)
 
     async def _record_late(self, lifetime: Lifetime) -> None:

@@ -25,7 +25,7 @@ class _Mark(Struct):
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
 
 
-class Seen:
+class ReportedRecords:
     """The records that have been reported. Times within a stream never go back, so older records are repeats.
 
     ``last_ns`` is the newest of all streams, 0 before the first record; ``overlap`` is whether the replay has reached a

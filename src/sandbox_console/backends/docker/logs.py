@@ -17,7 +17,7 @@ from sandbox_console.backends.docker.bulk_answer import blocks
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.log_frames import BareDemuxer, Demuxer, TtySplitter
-from sandbox_console.backends.docker.log_overlap import Seen
+from sandbox_console.backends.docker.log_overlap import ReportedRecords
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.podman_dialect import is_podman
 from sandbox_console.backends.docker.podman_logs import PodmanDemuxer, PodmanTtySplitter
@@ -74,7 +74,7 @@ class _Reader:
         self._connection = connection
         self._id = id
         self._query = query
-        self._seen = Seen()
+        self._seen = ReportedRecords()
         self._tty = False
         self._bare = False
         self._gap = ""

@@ -25,8 +25,12 @@ _ELSEWHERE = "publish at 127.0.0.1, at 0.0.0.0, or at another address of that ho
 def words(requested: Sequence[PublishedPort], target: str) -> list[str]:
     """The gateway's arguments that make it relay its listeners to an address."""
     found = []
-    for number, one in enumerate(requested, FIRST):
-        found += ["--publish", f"{number}={target}:{one.port}", *(("--loopback", str(number)) if one.loopback else ())]
+    for number, port in enumerate(requested, FIRST):
+        found += [
+            "--publish",
+            f"{number}={target}:{port.port}",
+            *(("--loopback", str(number)) if port.loopback else ()),
+        ]
     return found
 
 
@@ -38,16 +42,16 @@ def exposed(requested: Sequence[PublishedPort]) -> dict[str, Any]:
 def bindings(requested: Sequence[PublishedPort]) -> dict[str, Any]:
     """``PortBindings`` of the gateway; an empty port is a free one."""
     return {
-        _listener(number): [{"HostIp": one.address, "HostPort": str(one.host_port or "")}]
-        for number, one in enumerate(requested, FIRST)
+        _listener(number): [{"HostIp": port.address, "HostPort": str(port.host_port or "")}]
+        for number, port in enumerate(requested, FIRST)
     }
 
 
 def facts(requested: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why: str) -> Iterator[Fact]:
     """Where the engine publishes each port; ``why`` is shown if ``gateway``, as inspected, does not publish it."""
     found: dict[int, list[Mapping[str, str]]] = {}
-    for one, places in zip(requested, _bound(requested, gateway), strict=True):
-        found.setdefault(one.port, []).extend(places)
+    for published, places in zip(requested, _bound(requested, gateway), strict=True):
+        found.setdefault(published.port, []).extend(places)
     for port, places in found.items():
         yield port_fact(f"{port}/tcp", places, "" if places else why)
 
@@ -55,7 +59,7 @@ def facts(requested: Sequence[PublishedPort], gateway: Mapping[str, Any] | None,
 def unbound(requested: Sequence[PublishedPort], gateway: Mapping[str, Any]) -> str:
     """The first requested address that the engine has not bound; empty if it has bound all."""
     return next(
-        (one.place for one, places in zip(requested, _bound(requested, gateway), strict=True) if not places), ""
+        (port.place for port, places in zip(requested, _bound(requested, gateway), strict=True) if not places), ""
     )
 
 
@@ -63,8 +67,8 @@ def wanted(requested: Sequence[PublishedPort], message: str) -> PublishedPort | 
     """The address that an engine reports as in use; None if its message means something else."""
     if "already in use" not in message and "already allocated" not in message:
         return None
-    named = [one for one in requested if one.host_port and re.search(rf":{one.host_port}(?!\d)", message)]
-    return next((one for one in named if one.address in message), next(iter(named), None))
+    named = [port for port in requested if port.host_port and re.search(rf":{port.host_port}(?!\d)", message)]
+    return next((port for port in named if port.address in message), next(iter(named), None))
 
 
 def failure(requested: Sequence[PublishedPort], name: str, message: str) -> BackendError | None:

@@ -112,19 +112,30 @@ class Execution:
                 continue
 
     async def write(self, data: bytes) -> None:
-        """Write bytes to stdin. Unlike the engine, this gives unread input up when the command ends."""
+        """Write bytes to stdin. Unlike the engine, this gives unread input up when the command ends.
+
+        What is typed into a terminal waits for an engine that does not answer.
+        """
         if self._deaf:
             return
         task = asyncio.ensure_future(self.channel.write(data))
         try:
             while not (await asyncio.wait({task}, timeout=WRITE_CHECK_S))[0]:
-                found = await self._inspect()
-                if found is None or not found["Running"]:
+                if not await self._may_read():
                     self._deaf = True
                     self._lingering = self._lingering or asyncio.ensure_future(self._linger())
                     return
         finally:
             task.cancel()
+
+    async def _may_read(self) -> bool:
+        try:
+            found = await self._inspect(ANSWER_S)
+        except BackendUnreachable:
+            if not self._tty:
+                raise
+            return True
+        return found is not None and bool(found["Running"])
 
     async def wait(self) -> Exit:
         """Wait for its end. This also asks the engine directly, as nobody may be reading to the end."""
@@ -157,11 +168,11 @@ class Execution:
                     self._lingering.cancel()
                 await self.channel.close()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close this process's end of the connection. The command goes on: another process has the connection."""
         self._reaped = True
         self._ended.set()
-        self.channel.let_go()
+        self.channel.release()
 
     async def _linger(self) -> None:
         """Close a connection that the engine keeps open for a stdin that nobody reads any more."""

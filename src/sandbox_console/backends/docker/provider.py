@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from sandbox_console.backends.base import Backend, BackendSettings
+from sandbox_console.backends.common.options import check_known, host_names
 from sandbox_console.backends.docker.contexts import config_folder
-from sandbox_console.errors import ConfigError
-from sandbox_console.model.did_you_mean import nearest
 
 _OPTIONS = ("contexts", "capabilities", "tmp_mib", "egress_image", "egress_network", "egress_pool", "egress_hosts")
 
@@ -32,26 +31,12 @@ class DockerProvider:
         from sandbox_console.backends.docker.gateways import Options
         from sandbox_console.backends.docker.hardening import capabilities, tmp_mib
 
-        for option in settings.options:
-            if option not in _OPTIONS:
-                near = nearest(option, _OPTIONS)
-                hint = f"did you mean {near!r}?" if near else f"known ones: {', '.join(_OPTIONS)}"
-                raise ConfigError(f"the docker backend has no option {option!r}", hint=hint)
+        check_known(cls.name, settings.options, _OPTIONS)
         options = Options.from_table(settings.options)
         kept = capabilities(settings.options)
         size = tmp_mib(settings.options)
-        return [DockerBackend(name, settings.state_dir, options, kept, size) for name in _contexts(settings)]
-
-
-def _contexts(settings: BackendSettings) -> list[str]:
-    names = settings.options.get("contexts")
-    if names is None:
-        return [current_context()]
-    if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError("docker: contexts is a list of context names", hint='for example contexts = ["default"]')
-    if len(set(names)) != len(names):
-        raise ConfigError("docker: contexts names one context twice", hint="keep one of them")
-    return list(names)
+        contexts = host_names(cls.name, settings.options, cls.hosts_option, "default") or [current_context()]
+        return [DockerBackend(name, settings.state_dir, options, kept, size) for name in contexts]
 
 
 def current_context() -> str:

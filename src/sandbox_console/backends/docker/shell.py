@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_console.backends.base import PassedShell
 from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.latest_size import LatestSize
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.sandbox import Exit
@@ -22,6 +23,7 @@ class DockerTerminal:
     def __init__(self, engine: Engine, execution: Execution) -> None:
         self._engine = engine
         self._execution = execution
+        self._size = LatestSize(self._resize)
 
     async def read(self) -> bytes:
         chunk = await self._execution.read()
@@ -31,28 +33,33 @@ class DockerTerminal:
         await self._execution.write(data)
 
     async def resize(self, cols: int, rows: int) -> None:
-        await self.resized(cols, rows)
+        await self._size.want(cols, rows)
 
     async def resized(self, cols: int, rows: int) -> bool:
         """Resize the PTY; returns False if the process does not exist yet or any more."""
         try:
-            await self._engine.call("POST", f"exec/{self._execution.id}/resize", params={"h": rows, "w": cols})
+            await self._resize(cols, rows)
         except Refused:
             return False
         return True
+
+    async def _resize(self, cols: int, rows: int) -> None:
+        await self._engine.call("POST", f"exec/{self._execution.id}/resize", params={"h": rows, "w": cols})
 
     def passed(self) -> PassedShell:
         connection, pending = self._execution.channel.duplicate()
         engine = str(self._engine.endpoint.socket)
         return PassedShell(kind="engine", files=(connection,), pending=pending, engine=engine, exec=self._execution.id)
 
-    def let_go(self) -> None:
-        self._execution.let_go()
+    def release(self) -> None:
+        self._size.stop()
+        self._execution.release()
 
     async def wait(self) -> Exit:
         return await self._execution.wait()
 
     async def close(self) -> None:
+        self._size.stop()
         await self._execution.end()
 
 

@@ -90,10 +90,10 @@ async def _here(engine: Engine, id: str, interval_s: float, root: str) -> AsyncG
 def _file(path: str) -> tuple[int, int] | None:
     """Inode and bytes of a file; None if there is none or it cannot be read."""
     try:
-        found = os.stat(path)  # noqa: PTH116
+        st = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    return found.st_ino, found.st_size
+    return st.st_ino, st.st_size
 
 
 async def _streamed(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Sample, None]:

@@ -87,8 +87,8 @@ async def _event(ref: SandboxRef, gone: bool, inspect: Inspect) -> BackendEvent 
     if gone:
         return Removed(ref)
     try:
-        found = await inspect(ref)
-        return None if found.name.startswith(_GATEWAY) else Changed(found)
+        sandbox = await inspect(ref)
+        return None if sandbox.name.startswith(_GATEWAY) else Changed(sandbox)
     except NotFound:
         return None  # its destroy event is on the way
 

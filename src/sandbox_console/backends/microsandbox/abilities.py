@@ -27,7 +27,7 @@ from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.guest import FileInfo, GuestProcess, Happening
+from sandbox_console.model.guest import FileInfo, GuestEvent, GuestProcess
 from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 
@@ -67,23 +67,23 @@ class Abilities:
         handle = await self._looker.started(await sdk.load(), ref)
         if handle is None:
             return {"id": ref.id, "status": "created", "spec": translate.public_spec(await self._looker.inspect(ref))}
-        seen = translate.view(handle)
-        return {"id": seen.id, "status": seen.status, "config": seen.public}
+        view = translate.view(handle)
+        return {"id": view.id, "status": view.status, "config": view.public}
 
     async def happenings(
         self, ref: SandboxRef, *, since: float | None, follow: bool
-    ) -> AsyncGenerator[Happening, None]:
+    ) -> AsyncGenerator[GuestEvent, None]:
         module = await sdk.load()
         handle = await self._looker.started(module, ref)
         if handle is None:
             at = (await self._looker.inspect(ref)).created_at or 0.0
             if since is None or at >= since:
-                yield Happening(at, "create", "it boots at its first start")
+                yield GuestEvent(at, "create", "it boots at its first start")
             handle = await self._looker.first_start(module, ref) if follow else None
         if handle is not None:
-            async with aclosing(system_log.happenings(module, handle, since, follow=follow)) as found:
-                async for one in found:
-                    yield one
+            async with aclosing(system_log.happenings(module, handle, since, follow=follow)) as events:
+                async for event in events:
+                    yield event
 
     async def images(self) -> Sequence[Image]:
         return await images.images(await sdk.load(), await self._waiting())
@@ -162,8 +162,8 @@ class Abilities:
             return
         async with aclosing(system_log.entries(module, handle, since, follow=follow)) as entries:
             async for entry in entries:
-                if entry is not None and (found := egress.record(translate.view(handle).shown_name, entry)):
-                    yield found
+                if entry is not None and (record := egress.record(translate.view(handle).shown_name, entry)):
+                    yield record
 
     async def _machine(self, module: Any, ref: SandboxRef) -> Any:
         """A connection to a running sandbox. Raises NotFound, Conflict."""

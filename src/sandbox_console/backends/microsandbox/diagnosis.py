@@ -22,9 +22,9 @@ _MISMATCH = "unset MSB_PATH, or bring both to one version: pip install --force-r
 
 async def look() -> Sequence[Diagnosis]:
     """All findings. Raises nothing but CancelledError."""
-    found = [await asyncio.to_thread(_kvm), await _runtime()]
-    found += await asyncio.to_thread(_last_boot)
-    return [*found, await asyncio.to_thread(_disk)]
+    diagnoses = [await asyncio.to_thread(_kvm), await _runtime()]
+    diagnoses += await asyncio.to_thread(_last_boot)
+    return [*diagnoses, await asyncio.to_thread(_disk)]
 
 
 def _kvm() -> Diagnosis:

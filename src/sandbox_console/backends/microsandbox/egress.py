@@ -38,12 +38,12 @@ def verdict(sandbox: Sandbox, host: str, port: int) -> EgressVerdict:
 
 def record(sandbox: str, entry: Any) -> EgressRecord | None:
     """A line of the log as a refusal, with the placeholder's name as its rule; None if it is something else."""
-    found = _VIOLATION.search(entry.data.decode("utf-8", "replace"))
-    if found is None:
+    match = _VIOLATION.search(entry.data.decode("utf-8", "replace"))
+    if match is None:
         return None
-    address, _, port = found["address"].rpartition(":")
-    name, _, named_port = (found["host"] or found["sni"]).partition(":")
-    plain = 443 if found["sni"] and found["address"] else 80
+    address, _, port = match["address"].rpartition(":")
+    name, _, named_port = (match["host"] or match["sni"]).partition(":")
+    plain = 443 if match["sni"] and match["address"] else 80
     return EgressRecord(
         at=entry.timestamp_ms / 1000,
         sandbox=sandbox,
@@ -51,7 +51,7 @@ def record(sandbox: str, entry: Any) -> EgressRecord | None:
         port=next((int(one) for one in (port, named_port) if one.isdecimal()), plain),
         allowed=False,
         reason="secret_violation",
-        rule=found["secret"],
+        rule=match["secret"],
         address=address,
-        method=found["method"],
+        method=match["method"],
     )

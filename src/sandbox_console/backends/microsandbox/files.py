@@ -45,9 +45,9 @@ async def list_dir(module: Any, machine: Any, path: str) -> Sequence[FileInfo]:
     if (await stat(module, machine, path)).kind is not FileKind.DIRECTORY:
         raise Conflict(f"{path} is not a folder")
     entries = await _asked(module, machine.fs.list(path), path)
-    found = sorted((_info(posixpath.basename(one.path), one) for one in entries), key=lambda info: info.name)
-    targets = await _targets(machine, path, [one.name for one in found if one.kind is FileKind.LINK])
-    return [structs.replace(one, target=targets.get(one.name, "")) for one in found]
+    infos = sorted((_info(posixpath.basename(one.path), one) for one in entries), key=lambda info: info.name)
+    targets = await _targets(machine, path, [one.name for one in infos if one.kind is FileKind.LINK])
+    return [structs.replace(one, target=targets.get(one.name, "")) for one in infos]
 
 
 async def _targets(machine: Any, path: str, names: Sequence[str]) -> dict[str, str]:

@@ -42,18 +42,18 @@ async def remove(module: Any, name: str, *, force: bool) -> None:
 
 async def prunable(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable:
     """What a prune would remove. Every image of the runtime has a name, so without ``unused`` this is nothing."""
-    found = tuple(one for one in await images(module, waiting) if unused and not one.used_by)
-    return Prunable(found, sum(one.size_bytes or 0 for one in found))
+    found = tuple(image for image in await images(module, waiting) if unused and not image.used_by)
+    return Prunable(found, sum(image.size_bytes or 0 for image in found))
 
 
 async def prune(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable:
     """Remove what :func:`prunable` returns, except images of snapshots. The runtime's own prune spares none."""
     gone = []
-    for one in (await prunable(module, waiting, unused=unused)).images:
+    for image in (await prunable(module, waiting, unused=unused)).images:
         with contextlib.suppress(Conflict, NotFound):
-            await remove(module, one.names[0], force=False)
-            gone.append(one)
-    return Prunable(tuple(gone), sum(one.size_bytes or 0 for one in gone))
+            await remove(module, image.names[0], force=False)
+            gone.append(image)
+    return Prunable(tuple(gone), sum(image.size_bytes or 0 for image in gone))
 
 
 async def load(module: Any, archive: AsyncIterator[bytes]) -> str:

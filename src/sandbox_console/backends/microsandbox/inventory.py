@@ -142,28 +142,28 @@ class Inventory:
 
     async def main(self, module: Any, handle: Any) -> Any | None:
         """The main process of the newest boot; None if it has none."""
-        seen = translate.view(handle)
-        if seen.spec is None or not seen.spec.command:
+        view = translate.view(handle)
+        if view.spec is None or not view.spec.command:
             return None
         jobs = await self.jobs(module, handle)
-        return main_process.of_boot(jobs, seen.spec.command, await asyncio.to_thread(boots.boot_id, seen.name))
+        return main_process.of_boot(jobs, view.spec.command, await asyncio.to_thread(boots.boot_id, view.name))
 
     async def _described(self, module: Any, handle: Any, pids: Mapping[str, int]) -> Sandbox:
-        seen = translate.view(handle)
-        jobs = await self.jobs(module, handle) if seen.spec is not None and seen.spec.command else ()
-        run, failed = await asyncio.to_thread(_boot_of, seen, jobs, pids.get(seen.id))
-        return translate.sandbox(seen, run, jobs, failed, ours=self.installation.id)
+        view = translate.view(handle)
+        jobs = await self.jobs(module, handle) if view.spec is not None and view.spec.command else ()
+        run, failed = await asyncio.to_thread(_boot_of, view, jobs, pids.get(view.id))
+        return translate.sandbox(view, run, jobs, failed, ours=self.installation.id)
 
 
-def _boot_of(seen: View, jobs: Sequence[Any], pid: int | None) -> tuple[Run, Cause | None]:
-    over = seen.status in ("stopped", "crashed")
-    run = boots.ended(seen.name) if over else boots.running(seen.name, pid)
-    if seen.ports and run.pid is not None:
-        run = structs.replace(run, places=ports.listening(run.pid, seen.ports))
-    job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
+def _boot_of(view: View, jobs: Sequence[Any], pid: int | None) -> tuple[Run, Cause | None]:
+    over = view.status in ("stopped", "crashed")
+    run = boots.ended(view.name) if over else boots.running(view.name, pid)
+    if view.ports and run.pid is not None:
+        run = structs.replace(run, places=ports.listening(run.pid, view.ports))
+    job = main_process.of_boot(jobs, view.spec.command if view.spec else (), run.id)
     if main_process.killed(job):
-        run = structs.replace(run, oom=boots.out_of_memory(seen.name))
-    return run, boot_failure.failure(seen.name) if over else None
+        run = structs.replace(run, oom=boots.out_of_memory(view.name))
+    return run, boot_failure.failure(view.name) if over else None
 
 
 async def _all_jobs(module: Any, handle: Any) -> Sequence[Any]:

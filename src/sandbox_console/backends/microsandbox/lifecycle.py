@@ -53,26 +53,26 @@ async def boot_new(
 
 async def boot_again(module: Any, looker: Inventory, handle: Any, secrets: Secrets) -> None:
     """Start a sandbox again. Does nothing if it is running."""
-    seen = translate.view(handle)
-    if seen.status == "paused":
-        raise Conflict(f"sandbox {seen.shown_name} is paused", hint="resume it")
-    if seen.status == "running":
+    view = translate.view(handle)
+    if view.status == "paused":
+        raise Conflict(f"sandbox {view.shown_name} is paused", hint="resume it")
+    if view.status == "running":
         job = await looker.main(module, handle)
-        if not seen.spec or not seen.spec.command or (job is not None and job.state in ("starting", "running")):
+        if not view.spec or not view.spec.command or (job is not None and job.state in ("starting", "running")):
             return
-        if job is None and (await looker.inspect(seen.ref)).status is Status.STARTING:
-            raise Conflict(f"sandbox {seen.shown_name} is being started", hint="wait until it runs, or stop it first")
+        if job is None and (await looker.inspect(view.ref)).status is Status.STARTING:
+            raise Conflict(f"sandbox {view.shown_name} is being started", hint="wait until it runs, or stop it first")
         await power_off(module, handle)
-    if seen.spec is not None and seen.ports:
-        await _placed(module, handle, seen, seen.spec)
-    if fresh := {one.name: {"value": one.value} for one in secrets if one.inject == "placeholder"}:
-        what = f"the secrets of {seen.shown_name}"
+    if view.spec is not None and view.ports:
+        await _placed(module, handle, view, view.spec)
+    if fresh := {secret.name: {"value": secret.value} for secret in secrets if secret.inject == "placeholder"}:
+        what = f"the secrets of {view.shown_name}"
         await sdk.call(module, what, handle.modify(secrets=fresh, policy=module.ModificationPolicy.NEXT_START))
     try:
-        boot_it = functools.partial(module.Sandbox.start, seen.name, detached=True)
-        await _run(module, seen.name, boot_it, seen.spec, secrets)
+        boot_it = functools.partial(module.Sandbox.start, view.name, detached=True)
+        await _run(module, view.name, boot_it, view.spec, secrets)
     except asyncio.CancelledError:
-        await run_to_completion(_ended(module, seen.name))
+        await run_to_completion(_ended(module, view.name))
         raise
 
 
@@ -94,26 +94,26 @@ async def _run(
 
 async def published(module: Any, name: str) -> None:
     """Check that a microVM that has booted has its ports. Raises Conflict if something else took one first."""
-    seen = translate.view(await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
-    pid = (await asyncio.to_thread(boots.processes)).get(seen.id) if seen.ports else None
+    view = translate.view(await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
+    pid = (await asyncio.to_thread(boots.processes)).get(view.id) if view.ports else None
     if pid is None:
         return
     for turn in range(_LISTENS_TRIES):
-        there = await asyncio.to_thread(ports.listening, pid, seen.ports)
-        if not (lost := [one for one in seen.ports if one.place not in there]):
+        there = await asyncio.to_thread(ports.listening, pid, view.ports)
+        if not (lost := [port for port in view.ports if port.place not in there]):
             return
         await asyncio.sleep(_LISTENS_S if turn < _LISTENS_TRIES - 1 else 0)
-    raise ports.taken(seen.shown_name, lost[0])
+    raise ports.taken(view.shown_name, lost[0])
 
 
-async def _placed(module: Any, handle: Any, seen: translate.View, spec: SandboxSpec) -> None:
+async def _placed(module: Any, handle: Any, view: translate.View, spec: SandboxSpec) -> None:
     """Choose the addresses of its ports for the next boot. Free ones that are taken by now are replaced."""
-    places = await asyncio.to_thread(ports.choose, spec, seen.ports)
-    if old := tuple(one for one in seen.ports if one not in places):
-        new = tuple(one for one in places if one not in seen.ports)
+    places = await asyncio.to_thread(ports.choose, spec, view.ports)
+    if old := tuple(port for port in view.ports if port not in places):
+        new = tuple(port for port in places if port not in view.ports)
         changes = ports.bindings(module, new), ports.removals(module, old)
         request = handle.modify(ports=changes[0], ports_rm=changes[1], policy=module.ModificationPolicy.NEXT_START)
-        await sdk.call(module, f"the ports of {seen.shown_name}", request)
+        await sdk.call(module, f"the ports of {view.shown_name}", request)
 
 
 async def _ended(module: Any, name: str) -> None:
@@ -215,11 +215,11 @@ def variables(secrets: Secrets) -> dict[str, str]:
 
 async def stop(module: Any, looker: Inventory, handle: Any, grace_s: float) -> None:
     """Send SIGTERM to the main process, and kill everything after the grace."""
-    seen = translate.view(handle)
-    if seen.status in ("stopped", "crashed"):
+    view = translate.view(handle)
+    if view.status in ("stopped", "crashed"):
         return
-    if seen.status == "paused":  # it cannot receive a signal
-        await sdk.call(module, f"sandbox {seen.shown_name}", handle.kill())
+    if view.status == "paused":  # it cannot receive a signal
+        await sdk.call(module, f"sandbox {view.shown_name}", handle.kill())
         return
     info = await looker.main(module, handle)
     if info is not None and info.state == "running":
@@ -274,22 +274,22 @@ async def power_off(module: Any, handle: Any, grace_s: float = _SHUTDOWN_S) -> N
 
 async def kill(module: Any, looker: Inventory, handle: Any, name: str) -> None:
     """Send a signal to the main process; SIGKILL ends the sandbox."""
-    seen = translate.view(handle)
-    if seen.status in ("stopped", "crashed"):
-        raise not_running(seen.shown_name, seen.status)
+    view = translate.view(handle)
+    if view.status in ("stopped", "crashed"):
+        raise not_running(view.shown_name, view.status)
     number = getattr(signals, name, None)
     if not isinstance(number, signals.Signals):
         raise InvalidSpec({"signal": f"{name!r} is not a signal's name"}, hint="for example SIGTERM")
     info = await looker.main(module, handle)
     if number is not signals.SIGKILL:
-        if info is None or info.state != "running" or seen.status != "running":
-            raise Conflict(f"sandbox {seen.shown_name} has no main process to send {name} to", hint="SIGKILL ends it")
+        if info is None or info.state != "running" or view.status != "running":
+            raise Conflict(f"sandbox {view.shown_name} has no main process to send {name} to", hint="SIGKILL ends it")
         job = await sdk.call(module, "its main process", handle.get_job(info.id))
         await sdk.call(module, "its main process", job.signal(number))
         return
     if info is not None and info.state == "running":
         await _note_end(module, handle, info.id, 128 + number)
-    await sdk.call(module, f"sandbox {seen.shown_name}", handle.kill())
+    await sdk.call(module, f"sandbox {view.shown_name}", handle.kill())
 
 
 async def remove(module: Any, looker: Inventory, ref: SandboxRef, force: bool) -> None:

@@ -33,9 +33,9 @@ _OVER = ("stopped", "crashed")
 
 async def read(module: Any, looker: Inventory, handle: Any, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
     """The stored output; then, with ``follow`` and while the sandbox runs, new output."""
-    seen = translate.view(handle)
-    sources = await _sources(module, looker, handle, seen)
-    follows = query.follow and seen.status not in _OVER
+    view = translate.view(handle)
+    sources = await _sources(module, looker, handle, view)
+    follows = query.follow and view.status not in _OVER
     lines, last = Lines(whole=query.since is None), Last(query.tail)
     async with aclosing(_kept(module, sources, query, lines, follows=follows)) as batches:
         async for batch in batches:
@@ -49,13 +49,13 @@ async def read(module: Any, looker: Inventory, handle: Any, query: LogQuery) -> 
                 yield items
 
 
-async def _sources(module: Any, looker: Inventory, handle: Any, seen: translate.View) -> list[Any]:
+async def _sources(module: Any, looker: Inventory, handle: Any, view: translate.View) -> list[Any]:
     """Its main processes, oldest first; for another tool's sandbox, everything that it wrote."""
-    if seen.spec is None:
-        return [] if seen.managed else [handle]
-    mains = main_process.mains(await looker.jobs(module, handle), seen.spec.command)
+    if view.spec is None:
+        return [] if view.managed else [handle]
+    mains = main_process.mains(await looker.jobs(module, handle), view.spec.command)
     found = [await sdk.call(module, "a log", handle.get_job(info.id)) for info in mains]
-    return found if found or seen.managed else [handle]
+    return found if found or view.managed else [handle]
 
 
 async def _kept(
@@ -110,8 +110,8 @@ async def _follow(
                 entry, waiting = waiting.result(), None
             if entry is None:
                 break
-            if found := lines.feed(entry):
-                yield found
+            if items := lines.feed(entry):
+                yield items
         # Its last output may have arrived between the last look at the stream and its end.
         with suppress(NotFound):  # it may be removed by now
             async with aclosing(_entries(module, source, query, lines.cursor)) as entries:
@@ -167,15 +167,15 @@ class Lines:
         self.cursor = getattr(entry, "cursor", None)
         stream = _STREAMS.get(str(entry.source), Stream.STDOUT)
         at = int(entry.timestamp_ms if hasattr(entry, "timestamp_ms") else entry.timestamp) * 1_000_000
-        found = self._lost(at)
+        items = self._lost(at)
         for part in entry.data.splitlines(keepends=True) if b"\r" not in entry.data else _split(entry.data):
             begun = self._open.pop(stream, None)
             record = LogRecord(begun.at_ns if begun else at, stream, (begun.data if begun else b"") + part)
             if part.endswith(b"\n") or len(record.data) >= PIECE:
-                found.append(record)
+                items.append(record)
             else:
                 self._open[stream] = record
-        return found
+        return items
 
     def _lost(self, at: int) -> list[LogItem]:
         number = (self.cursor or "").rpartition(":")[2]
@@ -190,9 +190,9 @@ class Lines:
         return self._left()
 
     def _left(self) -> list[LogItem]:
-        found: list[LogItem] = sorted(self._open.values(), key=lambda record: record.at_ns)
+        items: list[LogItem] = sorted(self._open.values(), key=lambda record: record.at_ns)
         self._open.clear()
-        return found
+        return items
 
 
 def _split(data: bytes) -> list[bytes]:

@@ -21,7 +21,7 @@ def policy(module: Any, patterns: Sequence[str], ports: Ports = ()) -> Any:
     rules = [rule for pattern in patterns for rule in _rules(module, pattern)]
     if rules:
         rules = [*module.Rule.allow_dns(), *rules]
-    rules += [_way_in(module, number) for number in sorted({one.port for one in ports})]
+    rules += [_way_in(module, number) for number in sorted({port.port for port in ports})]
     deny = module.Action.DENY
     return module.NetworkPolicy(default_egress=deny, default_ingress=deny, rules=tuple(rules))
 

@@ -40,53 +40,53 @@ def choose(spec: SandboxSpec, before: Ports = ()) -> Ports:
         parse_all(spec.ports), key=lambda port: not port.host_port
     )  # those requested by number come first
     with contextlib.ExitStack() as held:
-        return tuple(_held(held, spec, one, before) for one in requested)
+        return tuple(_held(held, spec, published, before) for published in requested)
 
 
-def _held(held: contextlib.ExitStack, spec: SandboxSpec, one: PublishedPort, before: Ports) -> PublishedPort:
-    if one.host_port:
-        _listen(held, spec.name, one)
-        return one
-    for kept in before:
-        if (kept.address, kept.port) == (one.address, one.port):
+def _held(held: contextlib.ExitStack, spec: SandboxSpec, published: PublishedPort, before: Ports) -> PublishedPort:
+    if published.host_port:
+        _listen(held, spec.name, published)
+        return published
+    for port in before:
+        if (port.address, port.port) == (published.address, published.port):
             with contextlib.suppress(Conflict):
-                _listen(held, spec.name, kept)
-                return kept
-    return replace(one, host_port=_listen(held, spec.name, one))
+                _listen(held, spec.name, port)
+                return port
+    return replace(published, host_port=_listen(held, spec.name, published))
 
 
-def _listen(held: contextlib.ExitStack, name: str, one: PublishedPort) -> int:
-    family = socket.AF_INET6 if ":" in one.address else socket.AF_INET
+def _listen(held: contextlib.ExitStack, name: str, port: PublishedPort) -> int:
+    family = socket.AF_INET6 if ":" in port.address else socket.AF_INET
     sock = held.enter_context(socket.socket(family))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the runtime: an address just closed is free
     try:
-        sock.bind((one.address, one.host_port))
+        sock.bind((port.address, port.host_port))
         sock.listen()
     except OSError as error:
-        raise _refusal(name, one, error) from error
+        raise _refusal(name, port, error) from error
     return int(sock.getsockname()[1])
 
 
-def _refusal(name: str, one: PublishedPort, error: OSError) -> Conflict | InvalidSpec:
+def _refusal(name: str, port: PublishedPort, error: OSError) -> Conflict | InvalidSpec:
     if error.errno == errno.EADDRINUSE:
-        return taken(name, one)
+        return taken(name, port)
     why = "only root may take a port below 1024" if error.errno == errno.EACCES else error.strerror
-    return InvalidSpec({"ports": f"{one.place} of this host cannot be listened at: {why}"})
+    return InvalidSpec({"ports": f"{port.place} of this host cannot be listened at: {why}"})
 
 
-def taken(name: str, one: PublishedPort) -> Conflict:
+def taken(name: str, port: PublishedPort) -> Conflict:
     """The error if something else listens at an address."""
-    return place_taken(name, one.place, "", "end what listens there, or publish it at another port")
+    return place_taken(name, port.place, "", "end what listens there, or publish it at another port")
 
 
 def bindings(module: Any, ports: Ports) -> list[Any]:
     """The ports in the form that the SDK takes."""
-    return [module.PortBinding.tcp(one.host_port, one.port, bind=one.address) for one in ports]
+    return [module.PortBinding.tcp(port.host_port, port.port, bind=port.address) for port in ports]
 
 
 def removals(module: Any, ports: Ports) -> list[Any]:
     """The form in which the SDK removes them."""
-    return [module.PortEndpoint(host_port=one.host_port, bind=one.address) for one in ports]
+    return [module.PortEndpoint(host_port=port.host_port, bind=port.address) for port in ports]
 
 
 def of_config(network: Mapping[str, Any]) -> Ports:
@@ -104,13 +104,13 @@ def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
     Addresses are reported as recorded if processes cannot be inspected.
     """
     by_port: dict[int, list[PublishedPort]] = {}
-    for one in ports:
-        by_port.setdefault(one.port, []).append(one)
+    for published in ports:
+        by_port.setdefault(published.port, []).append(published)
     for port, places in sorted(by_port.items()):
-        there = [one for one in places if listening is not None and one.place in listening]
-        lost = ", ".join(one.place for one in places if listening is not None and one not in there)
-        note = f"nothing listens at {lost}" if lost else reach(one.address for one in there)
-        value = ", ".join(one.place for one in there) or "not published"
+        there = [published for published in places if listening is not None and published.place in listening]
+        lost = ", ".join(published.place for published in places if listening is not None and published not in there)
+        note = f"nothing listens at {lost}" if lost else reach(published.address for published in there)
+        value = ", ".join(published.place for published in there) or "not published"
         yield Fact(f"port {port}/tcp", value, enforced=not lost, note=note)
 
 

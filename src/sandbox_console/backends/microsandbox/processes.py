@@ -12,7 +12,7 @@ _TICKS = 100  # USER_HZ of every Linux that can run in a microVM
 def parse(text: bytes) -> list[GuestProcess]:
     """Every process except the kernel's own threads and those of the script itself."""
     own, _, records = text.partition(b"\n")
-    return [one for one in _all(records, own.strip()) if one.parent != 2 and one.pid != 2]
+    return [process for process in _all(records, own.strip()) if process.parent != 2 and process.pid != 2]
 
 
 def _all(text: bytes, own: bytes) -> Iterator[GuestProcess]:

@@ -32,9 +32,9 @@ def close_home() -> None:
     place = home()
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = place.stat()
-        if stat.S_IMODE(found.st_mode) & 0o077:
-            place.chmod(stat.S_IMODE(found.st_mode) & ~0o077)
+        st = place.stat()
+        if stat.S_IMODE(st.st_mode) & 0o077:
+            place.chmod(stat.S_IMODE(st.st_mode) & ~0o077)
     except OSError as error:
         raise BackendError(
             f"other users of this machine can read {place}, where microsandbox keeps secrets: {error.strerror}",

@@ -42,40 +42,40 @@ async def all_of(module: Any) -> Sequence[Snapshot]:
 
 async def take(module: Any, handle: Any, name: str, *, full: bool) -> Snapshot:
     """Save a sandbox's disk and, with ``full``, its memory, for which it must run without a main process."""
-    seen = translate.view(handle)
+    view = translate.view(handle)
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a name for a snapshot", hint="use up to 100 letters and digits; '-', '_' and '.' within"
         )
-    if seen.spec is None:
-        raise Unsupported(f"sandbox {seen.shown_name} was made by another tool", hint="use msb snapshot")
-    if seen.spec.image.startswith("dir:"):
+    if view.spec is None:
+        raise Unsupported(f"sandbox {view.shown_name} was made by another tool", hint="use msb snapshot")
+    if view.spec.image.startswith("dir:"):
         raise Unsupported(
-            f"sandbox {seen.shown_name} is made of a folder of this host, and microsandbox saves only disks of images",
+            f"sandbox {view.shown_name} is made of a folder of this host, and microsandbox saves only disks of images",
             hint="copy files out, or make it of an image",
         )
-    if any(one.name == name for one in await all_of(module)):
+    if any(snapshot.name == name for snapshot in await all_of(module)):
         raise Conflict(f"a snapshot called {name!r} exists already")
-    if full and seen.status != "running":
+    if full and view.status != "running":
         raise Conflict(
-            f"sandbox {seen.shown_name} is not running, so there is no memory to save", hint="leave out full"
+            f"sandbox {view.shown_name} is not running, so there is no memory to save", hint="leave out full"
         )
-    made_one = await _taken(module, seen, name, full)
+    made_one = await _taken(module, view, name, full)
     handle_of = await _found(module, name)
     return await _snapshot(module, handle_of if handle_of is not None else made_one)
 
 
-async def _taken(module: Any, seen: translate.View, name: str, full: bool) -> Any:
-    kept = {labels.SPEC: seen.labels.get(labels.SPEC, ""), _OF: seen.shown_name}
-    if labels.SECRETS in seen.labels:
-        kept[labels.SECRETS] = seen.labels[labels.SECRETS]
-    taking = module.Snapshot.create(name, from_sandbox=seen.name, group=_group(name), labels=kept, full=full)
+async def _taken(module: Any, view: translate.View, name: str, full: bool) -> Any:
+    kept = {labels.SPEC: view.labels.get(labels.SPEC, ""), _OF: view.shown_name}
+    if labels.SECRETS in view.labels:
+        kept[labels.SECRETS] = view.labels[labels.SECRETS]
+    taking = module.Snapshot.create(name, from_sandbox=view.name, group=_group(name), labels=kept, full=full)
     try:
         return await sdk.call(module, f"snapshot {name}", taking)
     except (BackendError, UsageError) as error:
         if "managed jobs are active" in error.message:
             raise Conflict(
-                f"microsandbox saves no memory while a main process runs, and that of {seen.shown_name} does",
+                f"microsandbox saves no memory while a main process runs, and that of {view.shown_name} does",
                 hint="save only the disk, or make the sandbox without a command and exec in it",
             ) from error
         raise
@@ -99,7 +99,7 @@ async def _restored(
         raise Unsupported(
             f"the snapshot's sandbox has placeholder secrets ({kept[labels.SECRETS]}), which the runtime cannot restore"
         )
-    if any(one.name == new for one in await looker.list()):
+    if any(sandbox.name == new for sandbox in await looker.list()):
         raise name_taken(new)
     places = await asyncio.to_thread(ports.choose, spec)
     arguments: dict[str, Any] = {
@@ -140,9 +140,9 @@ async def fork(module: Any, looker: Inventory, handle: Any, new: str, secrets: S
     The runtime's own fork does not accept sandboxes with a network policy, and its copy would have another network.
     """
     temporary = f"fork-{random.token_hex(6)}"
-    seen = translate.view(handle)
-    if seen.spec is None:
-        raise Unsupported(f"sandbox {seen.shown_name} was made by another tool", hint="use msb fork")
+    view = translate.view(handle)
+    if view.spec is None:
+        raise Unsupported(f"sandbox {view.shown_name} was made by another tool", hint="use msb fork")
     await take(module, handle, temporary, full=True)
     try:
         return await restore(module, looker, temporary, new, secrets)

@@ -11,7 +11,7 @@ from typing import Any
 
 from sandbox_console.backends.microsandbox import sdk
 from sandbox_console.errors import NotFound
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 
 QUIET_S = 1.0
 _PAUSE_S = 0.1  # the pause between a stream's end and the next one
@@ -89,29 +89,31 @@ async def _again(module: Any, handle: Any) -> Any | None:
     return None
 
 
-async def happenings(module: Any, handle: Any, since: float | None, *, follow: bool) -> AsyncGenerator[Happening, None]:
+async def happenings(
+    module: Any, handle: Any, since: float | None, *, follow: bool
+) -> AsyncGenerator[GuestEvent, None]:
     """The entries as events. The log of a killed machine has no end, so it is added here."""
     runs = False
     async with aclosing(entries(module, handle, since, follow=follow)) as found:
         async for entry in found:
-            if one := happening(entry) if entry is not None else None:
-                runs = one.what == START or (runs and one.what != DIE)
-                yield one
+            if event := happening(entry) if entry is not None else None:
+                runs = event.what == START or (runs and event.what != DIE)
+                yield event
             elif entry is None and runs:
                 runs, now = False, await _again(module, handle)
                 if now is not None and now.updated_at:
-                    yield Happening(now.updated_at / 1000, DIE, "its process ended without a word in the log")
+                    yield GuestEvent(now.updated_at / 1000, DIE, "its process ended without a word in the log")
 
 
-def happening(entry: Any) -> Happening | None:
+def happening(entry: Any) -> GuestEvent | None:
     """One entry as an event; None for an empty line."""
     text = entry.data.decode("utf-8", "replace").strip()
     if not text:
         return None
     at = entry.timestamp_ms / 1000
     if mark := _MARK.fullmatch(text):
-        return Happening(at, mark["text"].rpartition(" ")[2] or "note", mark["text"])
+        return GuestEvent(at, mark["text"].rpartition(" ")[2] or "note", mark["text"])
     if line := _LINE.match(text):
         what = next((word for words, word in _WORDS if words in line["text"]), line["level"].lower())
-        return Happening(at, what, line["text"].strip(), {"from": line["target"]})
-    return Happening(at, "kernel", text)
+        return GuestEvent(at, what, line["text"].strip(), {"from": line["target"]})
+    return GuestEvent(at, "kernel", text)

@@ -94,41 +94,41 @@ def view(handle: Any) -> View:
     )
 
 
-def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None, *, ours: str = "") -> Sandbox:
+def sandbox(view: View, run: Run, jobs: Sequence[Any], failed: Cause | None, *, ours: str = "") -> Sandbox:
     """A sandbox, from its view, its newest boot, its jobs, and the reason why a boot failed.
 
     ``ours`` is the id of this installation. A sandbox of another console counts as somebody else's.
     """
-    anothers = seen.labels.get(own.INSTALLATION, "") != ours
-    job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
-    status = _status(seen, run, job, failed)
+    anothers = view.labels.get(own.INSTALLATION, "") != ours
+    job = main_process.of_boot(jobs, view.spec.command if view.spec else (), run.id)
+    status = _status(view, run, job, failed)
     over = not status.live and status is not Status.CREATED
     return Sandbox(
-        ref=seen.ref,
-        name=seen.shown_name,
+        ref=view.ref,
+        name=view.shown_name,
         status=status,
-        image=seen.spec.image if seen.spec else seen.image,
-        created_at=seen.created_at,
+        image=view.spec.image if view.spec else view.image,
+        created_at=view.created_at,
         started_at=_ms(job.started_at) if job is not None and job.started_at else run.started_at,
-        finished_at=_finished(seen, job) if over else None,
-        exit=_exit(seen, run, job) if over else None,
-        labels=own.users(seen.labels) if seen.managed else dict(seen.labels),
-        managed=seen.managed and not anothers,
-        maker="" if seen.managed and not anothers else ANOTHER if seen.managed else "microsandbox",
-        spec=None if anothers else seen.spec,
-        effective=(*_effective(seen), *ports.facts(seen.ports, run.places)),
+        finished_at=_finished(view, job) if over else None,
+        exit=_exit(view, run, job) if over else None,
+        labels=own.users(view.labels) if view.managed else dict(view.labels),
+        managed=view.managed and not anothers,
+        maker="" if view.managed and not anothers else ANOTHER if view.managed else "microsandbox",
+        spec=None if anothers else view.spec,
+        effective=(*_effective(view), *ports.facts(view.ports, run.places)),
         pid=run.pid if status.live else None,
         detail=_detail(status, run, job, failed),
     )
 
 
-def _status(seen: View, run: Run, job: Any | None, failed: Cause | None) -> Status:
-    status = _STATUS.get(seen.status, Status.UNKNOWN)
-    if status is Status.LOST and job is not None and seen.labels.get(own.ENDED, "").startswith(job.id):
+def _status(view: View, run: Run, job: Any | None, failed: Cause | None) -> Status:
+    status = _STATUS.get(view.status, Status.UNKNOWN)
+    if status is Status.LOST and job is not None and view.labels.get(own.ENDED, "").startswith(job.id):
         return Status.EXITED  # the console ended it
     if status in (Status.EXITED, Status.LOST) and (failed is not None or (job is not None and job.state == "failed")):
         return Status.FAILED
-    if status is Status.RUNNING and seen.spec is not None and seen.spec.command:
+    if status is Status.RUNNING and view.spec is not None and view.spec.command:
         return _launching(run) if job is None else _JOBS.get(str(job.state), Status.EXITED)
     return status
 
@@ -139,15 +139,15 @@ def _launching(run: Run) -> Status:
     return Status.FAILED if late else Status.STARTING
 
 
-def _exit(seen: View, run: Run, job: Any | None) -> Exit | None:
-    found = main_process.exit_of(job, dict(seen.labels), run.oom) if job is not None else Exit()
+def _exit(view: View, run: Run, job: Any | None) -> Exit | None:
+    found = main_process.exit_of(job, dict(view.labels), run.oom) if job is not None else Exit()
     return structs.replace(found, reason=run.why) if run.why and found.code is None else found
 
 
-def _finished(seen: View, job: Any | None) -> float | None:
+def _finished(view: View, job: Any | None) -> float | None:
     if job is not None and job.finished_at and job.state == "exited":
         return _ms(job.finished_at)
-    return seen.updated_at
+    return view.updated_at
 
 
 def _detail(status: Status, run: Run, job: Any | None, failed: Cause | None) -> str:
@@ -171,10 +171,10 @@ def _ms(value: float) -> float:
 
 def _spec(labels: Mapping[str, str]) -> SandboxSpec | None:
     try:
-        found = SandboxSpec.from_dict(json.loads(labels[own.SPEC]))
+        spec = SandboxSpec.from_dict(json.loads(labels[own.SPEC]))
     except (KeyError, ValueError, AttributeError, TypeError, InvalidSpec):
         return None
-    return structs.replace(found, name=labels.get(own.NAME, found.name))
+    return structs.replace(spec, name=labels.get(own.NAME, spec.name))
 
 
 def image(value: Any) -> str:
@@ -189,13 +189,13 @@ def image(value: Any) -> str:
     return f"dir:{inner}" if kind == "Bind" else str(inner)
 
 
-def _effective(seen: View) -> tuple[Fact, ...]:
+def _effective(view: View) -> tuple[Fact, ...]:
     extra = []
-    if seen.managed and seen.spec is not None and not seen.spec.command:
+    if view.managed and view.spec is not None and not view.spec.command:
         extra.append(Fact("command", "none", note="the microVM idles; its image's own command is not run"))
-    if seen.name != seen.shown_name:
-        extra.append(Fact("name", seen.name, note="what the runtime calls it since the rename"))
-    return (*seen.facts, *extra)
+    if view.name != view.shown_name:
+        extra.append(Fact("name", view.name, note="what the runtime calls it since the rename"))
+    return (*view.facts, *extra)
 
 
 def _facts(config: Config) -> Iterator[Fact]:

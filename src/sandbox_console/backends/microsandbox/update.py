@@ -42,9 +42,9 @@ async def update(module: Any, looker: Inventory, ref: SandboxRef, spec: SandboxS
         await asyncio.to_thread(looker.pending.change, one, spec)
         return
     handle = await looker.handle(module, ref)
-    seen = translate.view(handle)
-    await _resize(module, handle, seen, spec)
-    kept = labels.users(seen.labels)
+    view = translate.view(handle)
+    await _resize(module, handle, view, spec)
+    kept = labels.users(view.labels)
     new = {**spec.labels, labels.SPEC: json.dumps(spec.to_dict(), ensure_ascii=False)}
     await _modify(module, handle, labels=new, labels_rm=[key for key in kept if key not in spec.labels] or None)
 
@@ -69,12 +69,12 @@ async def out_of_bounds(module: Any, looker: Inventory, ref: SandboxRef, spec: S
     }
 
 
-def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
+def _sizes(view: View, spec: SandboxSpec) -> dict[str, int]:
     """The changed sizes, by the runtime's names."""
     changes: dict[str, int] = {}
-    if seen.spec is None or spec.memory_mib != seen.spec.memory_mib:
+    if view.spec is None or spec.memory_mib != view.spec.memory_mib:
         changes["memory"] = spec.memory_mib or create_options.DEFAULT_MIB
-    if seen.spec is None or spec.cpus != seen.spec.cpus:
+    if view.spec is None or spec.cpus != view.spec.cpus:
         changes["cpus"] = create_options.whole_cpus(spec)
     return changes
 
@@ -88,8 +88,8 @@ async def _below_boot(handle: Any, changes: Mapping[str, int]) -> str:
     return f"it booted with {booted} MiB, and gives nothing of that back while it runs"
 
 
-async def _resize(module: Any, handle: Any, seen: View, spec: SandboxSpec) -> None:
-    if changes := _sizes(seen, spec):
+async def _resize(module: Any, handle: Any, view: View, spec: SandboxSpec) -> None:
+    if changes := _sizes(view, spec):
         live = str(handle.status) in ("running", "paused")
         if live and (below := await _below_boot(handle, changes)):
             raise _refused(handle, below)

@@ -68,7 +68,9 @@ class Watch:
                         yield event
                     known = now
                     self._follow_ends(now.values())
-                    self._between = any(one.status in (Status.STARTING, Status.STOPPING) for one in now.values())
+                    self._between = any(
+                        sandbox.status in (Status.STARTING, Status.STOPPING) for sandbox in now.values()
+                    )
                 await self._rest(took_s)
         finally:
             await self._close()
@@ -76,7 +78,7 @@ class Watch:
     async def _look(self) -> tuple[BackendHealth, dict[SandboxRef, Sandbox] | None]:
         health = await self._health()
         try:
-            return health, {one.ref: one for one in await self._looker.list()}
+            return health, {sandbox.ref: sandbox for sandbox in await self._looker.list()}
         except ConsoleError as error:
             down = BackendHealth(health.backend, health.host, HealthState.UNREACHABLE, error.message, error.hint)
             return (down if health.ok else health), None
@@ -110,14 +112,14 @@ class Watch:
                 self._wake.set()
 
     def _follow_ends(self, sandboxes: Iterable[Sandbox]) -> None:
-        there = {one.ref: one for one in sandboxes}
+        there = {sandbox.ref: sandbox for sandbox in sandboxes}
         for ref in [ref for ref in self._ends if ref not in there or self._ends[ref].done()]:
             self._ends.pop(ref).cancel()
-        for ref, one in there.items():
-            if one.pid is not None:
-                self._follow_process(one.pid)
-            live = one.status in (Status.RUNNING, Status.STARTING) or ref in self._looker.lingering
-            if ref not in self._ends and one.managed and live:
+        for ref, sandbox in there.items():
+            if sandbox.pid is not None:
+                self._follow_process(sandbox.pid)
+            live = sandbox.status in (Status.RUNNING, Status.STARTING) or ref in self._looker.lingering
+            if ref not in self._ends and sandbox.managed and live:
                 self._ends[ref] = asyncio.create_task(self._main_ends(ref))
 
     async def _main_ends(self, ref: SandboxRef) -> None:
@@ -167,6 +169,6 @@ def _differences(known: dict[SandboxRef, Sandbox] | None, now: dict[SandboxRef, 
         return
     for ref in known.keys() - now.keys():
         yield Removed(ref)
-    for ref, one in now.items():
-        if known.get(ref) != one:
-            yield Changed(one)
+    for ref, sandbox in now.items():
+        if known.get(ref) != sandbox:
+            yield Changed(sandbox)

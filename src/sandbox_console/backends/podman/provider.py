@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from sandbox_console.backends.base import Backend, BackendSettings
+from sandbox_console.backends.common.options import check_known, host_names
 from sandbox_console.backends.podman.connections import default_connections
-from sandbox_console.errors import ConfigError
-from sandbox_console.model.did_you_mean import nearest
 
 _OPTIONS = ("connections", "capabilities", "tmp_mib")
 
@@ -31,21 +30,8 @@ class PodmanProvider:
         from sandbox_console.backends.docker.hardening import capabilities, tmp_mib
         from sandbox_console.backends.podman.backend import PodmanBackend
 
-        for option in settings.options:
-            if option not in _OPTIONS:
-                near = nearest(option, _OPTIONS)
-                hint = f"did you mean {near!r}?" if near else f"known ones: {', '.join(_OPTIONS)}"
-                raise ConfigError(f"the podman backend has no option {option!r}", hint=hint)
+        check_known(cls.name, settings.options, _OPTIONS)
         kept, size = capabilities(settings.options), tmp_mib(settings.options)
-        return [PodmanBackend(name, settings.state_dir, kept=kept, tmp_mib=size) for name in _names(settings)]
-
-
-def _names(settings: BackendSettings) -> list[str]:
-    names = settings.options.get("connections")
-    if names is None:
-        return default_connections()
-    if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError("podman: connections is a list of names", hint='for example connections = ["user"]')
-    if len(set(names)) != len(names):
-        raise ConfigError("podman: connections names one twice", hint="keep one of them")
-    return list(names)
+        names = host_names(cls.name, settings.options, cls.hosts_option, "user")
+        connections = default_connections() if names is None else names
+        return [PodmanBackend(name, settings.state_dir, kept=kept, tmp_mib=size) for name in connections]

@@ -18,7 +18,7 @@ RUN = "a2a.run"
 """The label of a one-shot sandbox; its value is the server that made it."""
 
 
-class Life:
+class ServerLock:
     """The life of a server, as a lock that the kernel releases when the process is gone, however it ended."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,15 +59,15 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(file)
 
 
-async def sweep(console: Console, life: Life, backend: str) -> int:
+async def sweep(console: Console, life: ServerLock, backend: str) -> int:
     """Remove the sandboxes of dead servers. Returns how many. Those that cannot be removed stay."""
-    found, _ = await console.list(backend)
+    sandboxes, _ = await console.list(backend)
     gone = 0
-    for one in found:
-        made_by = one.labels.get(RUN, "")
-        if not (one.managed and made_by) or await asyncio.to_thread(life.goes_on, made_by):
+    for sandbox in sandboxes:
+        made_by = sandbox.labels.get(RUN, "")
+        if not (sandbox.managed and made_by) or await asyncio.to_thread(life.goes_on, made_by):
             continue
         with acting_as("api:sweep"), suppress(ConsoleError):
-            await (await console.sandbox(one.ref)).remove(force=True)
+            await (await console.sandbox(sandbox.ref)).remove(force=True)
             gone += 1
     return gone

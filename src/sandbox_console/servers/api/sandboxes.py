@@ -64,7 +64,7 @@ class Sandboxes:
         """The names of the token's sandboxes; with a grant, only those of its agent and bucket."""
         boxes = await self._every()
         return sorted(
-            one.name for one in boxes if one.token == caller.token and (not caller.bucket or one.belongs_to(caller))
+            box.name for box in boxes if box.token == caller.token and (not caller.bucket or box.belongs_to(caller))
         )
 
     async def box(self, name: str) -> Box:
@@ -91,8 +91,8 @@ class Sandboxes:
         """Make a sandbox that stays. Raises Denied (with a row) if it is not allowed, UsageError, ConsoleError."""
         spec = self._spec(caller, body, body.labels | ({_NAME: body.name} if body.name else {}))
         async with self._room(caller, spec, body):
-            made = await self.console.create(spec, backend=self._options.backend)
-        box = _box(made.ref, spec)
+            handle = await self.console.create(spec, backend=self._options.backend)
+        box = _box(handle.ref, spec)
         self._boxes[box.name] = box
         return box
 
@@ -102,8 +102,8 @@ class Sandboxes:
         spec = self._spec(caller, body, body.labels | {RUN: self._run})
         if body.network_disabled:
             spec = structs.replace(spec, egress=())
-        async with self._room(caller, spec, body), self.console.create(spec, backend=self._options.backend) as made:
-            yield made
+        async with self._room(caller, spec, body), self.console.create(spec, backend=self._options.backend) as handle:
+            yield handle
 
     def _spec(self, caller: Caller, body: CreateBody | RunBody, labels: dict[str, str]) -> SandboxSpec:
         if own := next((key for key in body.labels if key.startswith((OWN, "sandbox-console."))), ""):
@@ -175,8 +175,8 @@ class Sandboxes:
 
     async def _every(self) -> list[Box]:
         """All sandboxes of callers, as the backend lists them now."""
-        found, _ = await self.console.list(self._options.backend.partition("/")[0])
-        boxes = [_box(one.ref, one) for one in found if one.managed and one.labels.get(_TOKEN)]
+        sandboxes, _ = await self.console.list(self._options.backend.partition("/")[0])
+        boxes = [_box(one.ref, one) for one in sandboxes if one.managed and one.labels.get(_TOKEN)]
         self._boxes = {one.name: one for one in boxes}
         return boxes
 

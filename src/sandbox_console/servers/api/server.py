@@ -15,12 +15,12 @@ from sandbox_console.servers.api import openapi
 from sandbox_console.servers.api.authentication import Callers
 from sandbox_console.servers.api.error_responses import ErrorResponses
 from sandbox_console.servers.api.handlers import Calls, health
-from sandbox_console.servers.api.leftovers import Life, sweep
+from sandbox_console.servers.api.leftovers import ServerLock, sweep
 from sandbox_console.servers.api.sandboxes import Sandboxes
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
-from sandbox_console.web.connections import Seats
+from sandbox_console.web.connections import Connections
 from sandbox_console.web.listening import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.run import accepting, server_tls
@@ -43,7 +43,7 @@ async def api(
         state = find_paths(options.config).state
         async with (
             application(console, tokens, authorities, state, say) as app,
-            accepting(app, held, tls, Seats(CONNECTIONS, keeps_own=True), cancels=True),
+            accepting(app, held, tls, Connections(CONNECTIONS, keeps_own=True), cancels=True),
         ):
             if not is_loopback(options.host) and options.scheme == "http":
                 say("warning: no TLS: anyone on the network can read the tokens and all that is sent")
@@ -59,7 +59,7 @@ async def application(
     options = console.config.api
     callers = Callers(tokens, grants_required=options.grants == "required", audience=options.audience)
     await asyncio.to_thread(tokens.every)  # an unusable file is reported now
-    life = Life(state / "api")
+    life = ServerLock(state / "api")
     try:
         sandboxes = Sandboxes(console, life.id)
         if gone := await sweep(sandboxes.console, life, options.backend.partition("/")[0]):

@@ -39,13 +39,13 @@ class Resources:
 
     async def audit(self, name: str) -> str:
         """The actions on a sandbox, by whom, and with what outcome; newest first."""
-        found = await self._visible.find(name)
-        entries = await self._visible.opened.history(AuditQuery(limit=_ROWS, target=str(found.ref)))
+        sandbox = await self._visible.find(name)
+        entries = await self._visible.opened.history(AuditQuery(limit=_ROWS, target=str(sandbox.ref)))
         rows = [
             {
-                "id": one.attempt.seq, "at": one.attempt.at_ns / 1e9, "actor": one.attempt.actor,
-                "action": one.attempt.action, "outcome": one.outcome,
+                "id": entry.attempt.seq, "at": entry.attempt.at_ns / 1e9, "actor": entry.attempt.actor,
+                "action": entry.attempt.action, "outcome": entry.outcome,
             }
-            for one in entries
+            for entry in entries
         ]  # fmt: skip
         return untrusted({"rows": cleaned(rows)})

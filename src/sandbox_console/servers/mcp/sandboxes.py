@@ -29,21 +29,21 @@ class Visible:
 
     async def every(self) -> list[Sandbox]:
         """All visible sandboxes."""
-        found, _ = await self.console.list(self.options.backend.partition("/")[0])
-        return [one for one in found if one.managed and self._labels.items() <= one.labels.items()]
+        sandboxes, _ = await self.console.list(self.options.backend.partition("/")[0])
+        return [sandbox for sandbox in sandboxes if sandbox.managed and self._labels.items() <= sandbox.labels.items()]
 
     async def find(self, name: str) -> Sandbox:
         """A sandbox by its name or full reference. Raises NotFound also for one that is not visible."""
-        found = [one for one in await self.every() if name in (one.name, str(one.ref))]
-        if len(found) > 1:
+        sandboxes = [sandbox for sandbox in await self.every() if name in (sandbox.name, str(sandbox.ref))]
+        if len(sandboxes) > 1:
             raise UsageError("several sandboxes have that name", hint="use the ref that list gives")
-        if not found:
+        if not sandboxes:
             raise NotFound("no sandbox that you may see has that name", hint="the tool list shows which there are")
-        return found[0]
+        return sandboxes[0]
 
-    def handle(self, found: Sandbox) -> SandboxHandle:
+    def handle(self, sandbox: Sandbox) -> SandboxHandle:
         """The sandbox to act on, without consent, so actions that need a confirmation are refused."""
-        return SandboxHandle(self.opened, found.ref, found.name, service.Consent())
+        return SandboxHandle(self.opened, sandbox.ref, sandbox.name, service.Consent())
 
     async def create(self, template: str, name: str) -> SandboxHandle:
         """Make a sandbox from an allowed template. Raises Denied (with a row), UsageError."""
@@ -53,27 +53,27 @@ class Visible:
             raise UsageError(f"name: {wrong}")
         labels = {**self._labels, CALLER: acting()}
         spec = with_labels(from_template(self.opened.config.templates, template, name), labels)
-        own = [one for one in await self.every() if one.labels.get(CALLER) == acting()]
+        own = [sandbox for sandbox in await self.every() if sandbox.labels.get(CALLER) == acting()]
         if len(own) >= self.options.max_sandboxes:
             place = await self.opened.place_for(self.options.backend)
             why = Denied(f"you have made {len(own)} sandboxes, the most allowed", rule="mcp.max_sandboxes")
             await self.refuse(Create(spec, *place), why)
         return await self.console.create(spec, backend=self.options.backend)
 
-    async def need_own(self, found: Sandbox, action: Action) -> None:
+    async def need_own(self, sandbox: Sandbox, action: Action) -> None:
         """Raise Denied, with a row, if the caller did not make the sandbox."""
-        if found.labels.get(CALLER) != acting():
+        if sandbox.labels.get(CALLER) != acting():
             await self.refuse(action, Denied("somebody else made it, so you may not remove it", rule="mcp.own"))
 
     async def refuse(self, action: Action, why: Denied) -> NoReturn:
         """Record a refused action, and raise ``why``."""
         await self.opened.refuse(action, why)
 
-    async def told(self, found: Sandbox) -> Mapping[str, Any]:
+    async def told(self, sandbox: Sandbox) -> Mapping[str, Any]:
         """A summary of a sandbox."""
         return {
-            "name": found.name, "ref": str(found.ref), "status": str(found.status), "image": found.image,
-            "labels": dict(found.labels),
+            "name": sandbox.name, "ref": str(sandbox.ref), "status": str(sandbox.status), "image": sandbox.image,
+            "labels": dict(sandbox.labels),
         }  # fmt: skip
 
 

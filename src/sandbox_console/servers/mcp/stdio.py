@@ -30,7 +30,7 @@ async def _run(config: Path | None, backend: str, *, read_only: bool) -> int:
 
     stopped = asyncio.ensure_future(stop_signal().wait())
     async with open_console(config_file=config, read_only=read_only, only_backend=backend) as console:
-        actor = f"mcp:{console.trail.actor.partition(':')[2] or console.trail.actor}"
+        actor = f"mcp:{console.audit_log.actor.partition(':')[2] or console.audit_log.actor}"
         serving = asyncio.ensure_future(make(console, lambda _: actor).run_stdio_async())
         await asyncio.wait([stopped, serving], return_when=asyncio.FIRST_COMPLETED)
         for one in (stopped, serving):

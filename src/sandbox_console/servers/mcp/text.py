@@ -18,10 +18,10 @@ def untrusted(value: dict[str, Any]) -> str:
     return json.dumps({"note": MARK, "untrusted": value}, ensure_ascii=False, indent=1)
 
 
-def lines(data: bytes | str, most: int) -> str:
-    """The last ``most`` bytes as text, with each control, bidi and invisible character made visible."""
+def lines(data: bytes | str, limit: int) -> str:
+    """The last ``limit`` bytes as text, with each control, bidi and invisible character made visible."""
     whole = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    cut = len(whole) - most
+    cut = len(whole) - limit
     text = (whole[cut:] if cut > 0 else whole).decode("utf-8", "replace")
     shown = "\n".join(clean(line, cap=_LINE) for line in text.replace("\r\n", "\n").split("\n"))
     return f"[{cut} bytes left out]\n{shown}" if cut > 0 else shown

@@ -44,20 +44,20 @@ class Tools:
 
     async def list(self) -> str:
         """List the sandboxes that you may see, with their status and image."""
-        found = await self._visible.every()
-        return untrusted({"sandboxes": cleaned([await self._visible.told(one) for one in found])})
+        sandboxes = await self._visible.every()
+        return untrusted({"sandboxes": cleaned([await self._visible.told(sandbox) for sandbox in sandboxes])})
 
     async def inspect(self, name: Name) -> str:
         """Show one sandbox: its spec, and which parts of it are enforced."""
         return untrusted(cleaned(await self.described(await self._visible.find(name))))
 
-    async def described(self, found: Sandbox) -> dict[str, Any]:
+    async def described(self, sandbox: Sandbox) -> dict[str, Any]:
         """A sandbox with its spec, but only the names of variables."""
-        spec = found.spec.to_dict() if found.spec else {}
+        spec = sandbox.spec.to_dict() if sandbox.spec else {}
         if "env" in spec:
             spec["env"] = sorted(spec["env"])
-        facts = [{"field": one.field, "value": one.value} for one in found.effective]
-        return {**await self._visible.told(found), "spec": spec, "effective": facts}
+        facts = [{"field": fact.field, "value": fact.value} for fact in sandbox.effective]
+        return {**await self._visible.told(sandbox), "spec": spec, "effective": facts}
 
     async def logs(
         self,
@@ -67,10 +67,10 @@ class Tools:
         """Read the end of the output of a sandbox's main process."""
         return untrusted({"log": await self.log_of(await self._visible.find(name), tail)})
 
-    async def log_of(self, found: Sandbox, tail: int) -> str:
+    async def log_of(self, sandbox: Sandbox, tail: int) -> str:
         """The last lines of a log, capped."""
         kept = bytearray()
-        async with aclosing(self._visible.handle(found).logs(tail=tail)) as items:  # type: ignore[type-var]
+        async with aclosing(self._visible.handle(sandbox).logs(tail=tail)) as items:  # type: ignore[type-var]
             async for item in items:
                 kept += item.data if isinstance(item, LogRecord) else b"[output was lost here]\n"
                 del kept[: max(0, len(kept) - 4 * self._most)]
@@ -78,10 +78,10 @@ class Tools:
 
     async def why(self, name: Name) -> str:
         """Tell why a sandbox ended: its exit, signal or limit, and who stopped it."""
-        found = await self._visible.find(name)
-        entries = await self._visible.opened.history(AuditQuery(limit=50, target=str(found.ref)))
-        judged = verdict(found, entries)
-        data: dict[str, Any] = {"status": str(found.status), "why": "it has not ended", "evidence": []}
+        sandbox = await self._visible.find(name)
+        entries = await self._visible.opened.history(AuditQuery(limit=50, target=str(sandbox.ref)))
+        judged = verdict(sandbox, entries)
+        data: dict[str, Any] = {"status": str(sandbox.status), "why": "it has not ended", "evidence": []}
         if judged is not None:
             data |= {"why": judged.headline, "evidence": list(judged.evidence), "sure": judged.sure}
         return untrusted(cleaned(data))
@@ -93,8 +93,8 @@ class Tools:
         port: Annotated[int, Field(ge=1, le=65535)] = 443,
     ) -> str:
         """Tell whether a sandbox may reach a host, by which rule, and if not, why. No connection is made."""
-        found = await self._visible.find(name)
-        decision, rule = await self._visible.opened.egress.explain(found.ref, host, port)
+        sandbox = await self._visible.find(name)
+        decision, rule = await self._visible.opened.egress.explain(sandbox.ref, host, port)
         data = {
             "host": host, "port": port, "allowed": decision.allowed, "rule": rule.pattern if rule else "",
             "why": "" if decision.allowed else REASONS.get(decision.reason, decision.reason), "hint": decision.hint,
@@ -107,8 +107,8 @@ class Tools:
         name: Annotated[str, Field(description="what to call it", max_length=63)],
     ) -> str:
         """Make a sandbox from a template and start it. The template decides everything; you only choose the name."""
-        made = await self._visible.create(template, name)
-        return untrusted({"name": made.name, "ref": str(made.ref)})
+        handle = await self._visible.create(template, name)
+        return untrusted({"name": handle.name, "ref": str(handle.ref)})
 
     async def exec(
         self,
@@ -145,11 +145,11 @@ class Tools:
         self, name: Name, host: Annotated[str, Field(description="a host, host:port or *.suffix", max_length=255)]
     ) -> str:
         """Ask the operator to let a sandbox reach a host. Nothing is opened until a person agrees."""
-        found = await self._visible.find(name)
-        asks = ChangeEgress(found.ref, add=(EgressRule(host, source="asked"),))
+        sandbox = await self._visible.find(name)
+        asks = ChangeEgress(sandbox.ref, add=(EgressRule(host, source="asked"),))
         if wrong := rule_problems(asks, allow_ip=False):
             raise UsageError(f"host: {wrong['egress']}")
-        if not has_gateway(found):
+        if not has_gateway(sandbox):
             raise UsageError("it was made without egress: nobody can open it", hint="its template needs a host")
         try:
             await self._visible.refuse(asks, Denied(f"asked for by {acting()}: a person has to allow it", rule=RULE))
@@ -161,10 +161,10 @@ class Tools:
 
     async def remove(self, name: Name) -> str:
         """Remove a sandbox that you made, with everything in it."""
-        found = await self._visible.find(name)
-        await self._visible.need_own(found, Remove(found.ref, force=True))
+        sandbox = await self._visible.find(name)
+        await self._visible.need_own(sandbox, Remove(sandbox.ref, force=True))
         try:
-            await self._visible.handle(found).remove(force=True)
+            await self._visible.handle(sandbox).remove(force=True)
         except NotFound:
             raise UsageError("it is gone already") from None
-        return untrusted({"removed": cleaned(found.name)})
+        return untrusted({"removed": cleaned(sandbox.name)})

@@ -34,7 +34,7 @@ class AuditWatch:
 
     async def ended(self) -> AsyncIterator[AuditEntry]:
         """Actions that ended since the last look. Raises AuditUnavailable."""
-        newest = await self._console.trail.newest()
+        newest = await self._console.audit_log.newest()
         if newest == self.place.newest:
             return
         before, still = self.place, list[int]()
@@ -55,12 +55,12 @@ class AuditWatch:
 
     async def _since(self, seq: int) -> list[AuditEntry]:
         """The attempts after a row, newest first."""
-        found: list[AuditEntry] = []
+        entries: list[AuditEntry] = []
         before: int | None = None
         while True:
             page = await self._console.history(AuditQuery(limit=_PAGE, before_seq=before, since=self._begin))
-            fresh = [one for one in page if one.attempt.seq > seq]
-            found += fresh
+            fresh = [entry for entry in page if entry.attempt.seq > seq]
+            entries += fresh
             if len(fresh) < _PAGE:
-                return found
+                return entries
             before = fresh[-1].attempt.seq

@@ -58,7 +58,7 @@ class AlertBook:
     async def silence(self, rule: str, sandbox: str, seconds: float, reason: str = "") -> Silence:
         """Turn off messages of matching rules and sandboxes. Raises Denied, AuditUnavailable, ConsoleError."""
         now = self._now()
-        store, by = self._store, self._console.trail.actor
+        store, by = self._store, self._console.audit_log.actor
 
         async def act() -> Silence:
             return await asyncio.to_thread(store.silence, rule, sandbox, now + seconds, by, reason, now)
@@ -75,11 +75,11 @@ class AlertBook:
 
         Another console may have ended it in the meantime. Raises Denied, AuditUnavailable, ConsoleError.
         """
-        for one in await self.silences():
-            if (one.rule, one.sandbox) == (escape(alert.rule), escape(alert.subject)):
+        for silence in await self.silences():
+            if (silence.rule, silence.sandbox) == (escape(alert.rule), escape(alert.subject)):
                 with suppress(NotFound):
-                    await self.end_silence(one.id)
-        return [one for one in await self.silences() if is_silenced(alert, [one], self._now())]
+                    await self.end_silence(silence.id)
+        return [silence for silence in await self.silences() if is_silenced(alert, [silence], self._now())]
 
     async def end_silence(self, id_: int) -> Silence:
         """Turn messages on again. Raises NotFound, Denied, AuditUnavailable, ConsoleError."""
@@ -107,4 +107,4 @@ class AlertBook:
     async def _recorded(self, verb: str, body: Mapping[str, Any], act: Callable[[], Awaitable[T]]) -> T:
         """Act, with an attempt and its outcome in the audit log."""
         console = self._console
-        return await local_change(console.trail, verb, body, act, read_only=console.read_only)
+        return await local_change(console.audit_log, verb, body, act, read_only=console.read_only)

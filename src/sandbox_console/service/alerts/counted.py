@@ -63,7 +63,7 @@ class Restarts:
 async def denials(console: Console, ref: SandboxRef, since: float) -> list[tuple[float, str]]:
     """The times and hosts of the connections that a sandbox was refused after a time; none if that cannot be read."""
     try:
-        records = [one async for one in console.egress.records(ref, since=since)]
+        records = [record async for record in console.egress.records(ref, since=since)]
     except ConsoleError:
         return []
-    return [(one.at, one.host) for one in records if one.outcome is Outcome.DENIED and one.at > since]
+    return [(record.at, record.host) for record in records if record.outcome is Outcome.DENIED and record.at > since]

@@ -19,8 +19,8 @@ from sandbox_console.model.audit import Outcome
 from sandbox_console.service.alert_options import AlertOptions
 from sandbox_console.service.alerts import lifecycle
 from sandbox_console.service.alerts.findings import Findings, Unknown
-from sandbox_console.service.alerts.lifecycle import Found
-from sandbox_console.service.alerts.store import AlertStore, Changes, Kept, Key, Told
+from sandbox_console.service.alerts.lifecycle import Occurrence
+from sandbox_console.service.alerts.store import AlertStore, Changes, Key, LastMessage, SavedAlerts
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.description import origin
 from sandbox_console.service.incident.cause import judge
@@ -41,12 +41,12 @@ class AlertEngine:
     """
 
     def __init__(
-        self, console: Console, store: AlertStore, options: AlertOptions, kept: Kept, notice: Notice,
+        self, console: Console, store: AlertStore, options: AlertOptions, kept: SavedAlerts, notice: Notice,
         sent: Callable[[], object], now: Callable[[], float],
     ) -> None:  # fmt: skip
         self._console, self._store, self._options = console, store, options
         self._notice, self._sent, self._now = notice, sent, now
-        self._open = {(one.rule, one.subject): one for one in kept.alerts}
+        self._open = {(alert.rule, alert.subject): alert for alert in kept.alerts}
         self._told = dict(kept.told)
         self._findings = Findings(console, options.rules, kept.since, kept.hits, kept.places, now)
         self._forgot_at = 0.0
@@ -122,15 +122,15 @@ class AlertEngine:
         fired = {one.id for one in begun}
         return [*(one for one in changes.alerts.values() if one is not None and one.id in fired), *over]
 
-    async def _looked(self, changes: Changes) -> list[tuple[Key, Found | None]]:
-        looked: list[tuple[Key, Found | None]] = []
+    async def _looked(self, changes: Changes) -> list[tuple[Key, Occurrence | None]]:
+        looked: list[tuple[Key, Occurrence | None]] = []
         for key in self._findings.to_look_at(self._open, changes):
             found = await self._findings.look(key, changes, fires=key in self._open)
             if not isinstance(found, Unknown):
                 looked.append((key, found))
         return looked
 
-    def _after(self, key: Key, before: Alert | None, found: Found | None, now: float) -> Alert | None:
+    def _after(self, key: Key, before: Alert | None, found: Occurrence | None, now: float) -> Alert | None:
         name, _ = key
         rule = self._options.rules.get(name)
         if rule is None:
@@ -144,8 +144,8 @@ class AlertEngine:
 
     async def _explained(self, alerts: Sequence[Alert]) -> list[Alert]:
         """The alerts about sandboxes that ended with the verdict on them, as far as it is known in time."""
-        about = [one for one in alerts if self._options.rules[one.rule].on == "state"][:_JUDGED_MOST]
-        return [one for one in await asyncio.gather(*map(self._judged, about)) if one is not None]
+        about = [alert for alert in alerts if self._options.rules[alert.rule].on == "state"][:_JUDGED_MOST]
+        return [alert for alert in await asyncio.gather(*map(self._judged, about)) if alert is not None]
 
     async def _judged(self, alert: Alert) -> Alert | None:
         sandbox = self._findings.sandbox(alert.subject)
@@ -153,8 +153,8 @@ class AlertEngine:
             return None
         with suppress(TimeoutError, ConsoleError):
             async with asyncio.timeout(_JUDGE_S):
-                if (found := await judge(self._console, sandbox)) is not None:
-                    return structs.replace(alert, text=lifecycle.cleaned(found.headline))
+                if (verdict := await judge(self._console, sandbox)) is not None:
+                    return structs.replace(alert, text=lifecycle.cleaned(verdict.headline))
         return None
 
     def _write_messages(self, changes: Changes, silences: Iterable[Silence], now: float) -> None:
@@ -182,11 +182,11 @@ class AlertEngine:
                     changes.messages.append((message, channels))
 
     def _apply(self, changes: Changes) -> None:
-        for key in [key for key, one in self._open.items() if one.id in changes.alerts]:
+        for key in [key for key, alert in self._open.items() if alert.id in changes.alerts]:
             del self._open[key]
-        for one in changes.alerts.values():
-            if one is not None and one.state is not AlertState.RESOLVED:
-                self._open[one.rule, one.subject] = one
+        for alert in changes.alerts.values():
+            if alert is not None and alert.state is not AlertState.RESOLVED:
+                self._open[alert.rule, alert.subject] = alert
         self._told |= changes.told
         self._findings.applied(changes)
 
@@ -219,7 +219,7 @@ class AlertEngine:
 
 async def record(console: Console, alert: Alert, channels: Sequence[str]) -> None:
     """Write a row of the audit log that an alert fired or is over. Raises AuditUnavailable."""
-    journal = await console.trail.journal()
+    journal = await console.audit_log.journal()
     backend = alert.subject.partition("/")[0]
     body = {
         "origin": origin(),
@@ -236,7 +236,7 @@ async def record(console: Console, alert: Alert, channels: Sequence[str]) -> Non
     await journal.finish(permit, Outcome.OK, 0, {})
 
 
-def _with_kept(alert: Alert, told: Told | None, status: Status) -> Alert:
+def _with_kept(alert: Alert, told: LastMessage | None, status: Status) -> Alert:
     if status != "firing" or told is None or not told.kept:
         return alert
     return structs.replace(

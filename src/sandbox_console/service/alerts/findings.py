@@ -20,7 +20,7 @@ from sandbox_console.service.alert_options import ERROR, OOM, AlertRule
 from sandbox_console.service.alerts import conditions
 from sandbox_console.service.alerts.audit_watch import AuditWatch, Followed
 from sandbox_console.service.alerts.counted import Happened, Restarts, denials
-from sandbox_console.service.alerts.lifecycle import Found
+from sandbox_console.service.alerts.lifecycle import Occurrence
 from sandbox_console.service.alerts.log_watch import LogWatch, Match, Read, log_rules
 from sandbox_console.service.alerts.store import Changes, Hits, Key
 from sandbox_console.service.console import Console
@@ -135,7 +135,7 @@ class Findings:
                 found |= dict.fromkeys((name, subject) for subject in subjects)
         return list(found)
 
-    async def look(self, key: Key, changes: Changes, *, fires: bool) -> Found | Unknown | None:
+    async def look(self, key: Key, changes: Changes, *, fires: bool) -> Occurrence | Unknown | None:
         """What holds for a rule and a subject now; None if nothing does."""
         name, subject = key
         rule = self._rules.get(name)
@@ -153,7 +153,7 @@ class Findings:
         text = (
             self._metric(rule, sandbox) if rule.on == "metric" else await self._state(name, rule, sandbox, fires=fires)
         )
-        return Unknown.YET if text is None else Found(subject, sandbox.name, text) if text else None
+        return Unknown.YET if text is None else Occurrence(subject, sandbox.name, text) if text else None
 
     def why_over(self, key: Key) -> str:
         """Why the alert about a subject is over, where that is not plain."""
@@ -163,7 +163,7 @@ class Findings:
 
     # Its parts
 
-    def _look_at_hits(self, key: Key, rule: AlertRule, changes: Changes) -> Found | None:
+    def _look_at_hits(self, key: Key, rule: AlertRule, changes: Changes) -> Occurrence | None:
         hits = changes.hits.get(key, self._hits.get(key))
         if hits is None:
             return None
@@ -171,15 +171,15 @@ class Findings:
             changes.hits[key] = None
             return None
         text = conditions.hits_text(hits, rule, self._now())
-        return Found(key[1], hits.name, text, len(hits.times)) if text else None
+        return Occurrence(key[1], hits.name, text, len(hits.times)) if text else None
 
-    def _look_at_backend(self, subject: str, rule: AlertRule) -> Found | Unknown | None:
+    def _look_at_backend(self, subject: str, rule: AlertRule) -> Occurrence | Unknown | None:
         for health in self._console.hub.health.values():
             if f"{health.backend}/{health.host}" == subject:
                 if health.state is HealthState.CONNECTING:
                     return Unknown.YET
                 text = conditions.backend_text(rule, health)
-                return Found(subject, subject, text) if text else None
+                return Occurrence(subject, subject, text) if text else None
         return None
 
     def _metric(self, rule: AlertRule, sandbox: Sandbox) -> str | None:

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from sandbox_console.model.alert import Alert, AlertMessage, AlertState, Severity, Silence, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service.alert_options import AlertRule
-from sandbox_console.service.alerts.store import Told
+from sandbox_console.service.alerts.store import LastMessage
 
 TEXT_MOST = 300
 """Characters of an alert's text."""
@@ -26,7 +26,7 @@ def cleaned(text: str) -> str:
     return clean(text.replace("\t", " "), cap=TEXT_MOST)
 
 
-class Found(Struct, frozen=True):
+class Occurrence(Struct, frozen=True):
     """What holds for a subject. ``name`` and ``text`` may come from a guest."""
 
     subject: str
@@ -35,14 +35,14 @@ class Found(Struct, frozen=True):
     count: int = 1
 
 
-def begun(name: str, rule: AlertRule, found: Found, now: float) -> Alert:
+def begun(name: str, rule: AlertRule, found: Occurrence, now: float) -> Alert:
     """A new alert, pending."""
     id_ = f"alert_{secrets.token_hex(12)}"
     return Alert(id_, name, rule.severity, found.subject, clean(found.name, cap=NAME_MOST), AlertState.PENDING, now,
                  cleaned(found.text))  # fmt: skip
 
 
-def stepped(alert: Alert, rule: AlertRule, found: Found | None, now: float, over: str = "") -> Alert | None:
+def stepped(alert: Alert, rule: AlertRule, found: Occurrence | None, now: float, over: str = "") -> Alert | None:
     """The alert after a look; None if its condition ended before it fired. ``over`` says why it ended."""
     if found is None:
         if alert.state is not AlertState.FIRING:
@@ -60,26 +60,30 @@ def stepped(alert: Alert, rule: AlertRule, found: Found | None, now: float, over
 def is_silenced(alert: Alert, silences: Iterable[Silence], now: float) -> bool:
     """Whether a silence covers an alert."""
     return any(
-        one.until > now
-        and fnmatchcase(alert.rule, one.rule)
-        and (fnmatchcase(alert.name, one.sandbox) or fnmatchcase(alert.subject, one.sandbox))
-        for one in silences
+        silence.until > now
+        and fnmatchcase(alert.rule, silence.rule)
+        and (fnmatchcase(alert.name, silence.sandbox) or fnmatchcase(alert.subject, silence.sandbox))
+        for silence in silences
     )
 
 
-def told_about(alert: Alert, rule: AlertRule, told: Told | None, now: float) -> tuple[Status | None, Told | None]:
+def told_about(
+    alert: Alert, rule: AlertRule, told: LastMessage | None, now: float
+) -> tuple[Status | None, LastMessage | None]:
     """Whether a message is due about an alert, and what to remember of it; None for what does not change."""
     mine = told is not None and told.alert == alert.id
     if alert.state is AlertState.RESOLVED:
         if mine:
             return ("resolved" if rule.resolved else None), None
-        return None, Told(told.alert, told.at, told.kept + 1) if told is not None and not alert.silenced else None
+        return None, LastMessage(
+            told.alert, told.at, told.kept + 1
+        ) if told is not None and not alert.silenced else None
     if alert.silenced:
         return None, None
     wait = rule.repeat_s if mine else rule.throttle_s
     if told is not None and (now - told.at < wait or (mine and not rule.repeat_s)):
         return None, None
-    return "firing", Told(alert.id, now)
+    return "firing", LastMessage(alert.id, now)
 
 
 def messages(

@@ -75,8 +75,8 @@ class Outbox:
             due = await asyncio.to_thread(self._store.due, name, self._now())
             if not due:
                 return
-            for one in due:
-                if not await self._try(one):
+            for delivery in due:
+                if not await self._try(delivery):
                     break
 
     async def _try(self, delivery: Delivery) -> bool:
@@ -110,21 +110,21 @@ class Outbox:
         """Record that a message has arrived, or was given up. Without the audit log it is delivered all the same."""
         message = delivery.message
         body = {"origin": origin(), "name": message.alerts[0].name, "channel": delivery.channel, "message": message.id,
-                "rule": message.rule, "status": message.status, "alerts": [one.id for one in message.alerts],
+                "rule": message.rule, "status": message.status, "alerts": [alert.id for alert in message.alerts],
                 "attempts": delivery.attempts + 1}  # fmt: skip
         subject = message.alerts[0].subject
         with suppress(ConsoleError):
-            journal = await self._console.trail.journal()
+            journal = await self._console.audit_log.journal()
             permit = await journal.begin("alert-delivery", subject.partition("/")[0], subject, body)
             await journal.finish(permit, outcome, 0, {"error": error} if error else {})
 
     async def _give_up_unknown(self) -> None:
         """Remove messages for channels that the configuration does not have any more."""
         with suppress(ConsoleError):
-            for one in await asyncio.to_thread(self._store.waiting):
-                if one.channel not in self._options.channels:
-                    await asyncio.to_thread(self._store.delivered, one)
-                    await self._record(one, Outcome.FAILED, "the configuration has no such channel any more")
+            for delivery in await asyncio.to_thread(self._store.waiting):
+                if delivery.channel not in self._options.channels:
+                    await asyncio.to_thread(self._store.delivered, delivery)
+                    await self._record(delivery, Outcome.FAILED, "the configuration has no such channel any more")
 
 
 def _backoff(attempts: int) -> float:

@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS silence (
 """
 
 
-class Told(Struct, frozen=True):
+class LastMessage(Struct, frozen=True):
     """The last message about a rule and a subject: of which alert, when, and how many were held back since."""
 
     alert: str
@@ -75,7 +75,7 @@ class Changes(Struct):
     """What one tick of the rules changes. A value of None removes it."""
 
     alerts: dict[str, Alert | None] = field(default_factory=dict)
-    told: dict[Key, Told] = field(default_factory=dict)
+    told: dict[Key, LastMessage] = field(default_factory=dict)
     hits: dict[Key, Hits | None] = field(default_factory=dict)
     places: dict[Key, Any] = field(default_factory=dict)
     messages: list[tuple[AlertMessage, tuple[str, ...]]] = field(default_factory=list)
@@ -84,11 +84,11 @@ class Changes(Struct):
         return bool(self.alerts or self.told or self.hits or self.places or self.messages)
 
 
-class Kept(Struct):
+class SavedAlerts(Struct):
     """What an earlier process left. ``since`` is when each rule began to be watched as it is written now."""
 
     alerts: list[Alert]
-    told: dict[Key, Told]
+    told: dict[Key, LastMessage]
     hits: dict[Key, Hits]
     places: dict[Key, Any]
     since: dict[str, float]
@@ -124,8 +124,8 @@ class AlertStore:
         """Write one tick, all of it or nothing."""
         with self._transaction() as db:
             [number] = db.execute("SELECT coalesce(max(changed), 0) + 1 FROM alert").fetchone()
-            for id_, one in changes.alerts.items():
-                _put_alert(db, id_, one, number)
+            for id_, alert in changes.alerts.items():
+                _put_alert(db, id_, alert, number)
             for (rule, subject), told in changes.told.items():
                 row = (rule, subject, told.alert, told.at, told.kept)
                 db.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?, ?)", row)
@@ -140,10 +140,10 @@ class AlertStore:
                     [(message.id, channel, now) for channel in channels],
                 )
 
-    def kept(self, digests: Mapping[str, str], now: float) -> Kept:
+    def kept(self, digests: Mapping[str, str], now: float) -> SavedAlerts:
         """What an earlier process left, for rules with these digests."""
         since = self._begin_rules(digests, now)
-        return Kept(self._open_alerts(), self._told(), self._hits(), self._places(), since)
+        return SavedAlerts(self._open_alerts(), self._told(), self._hits(), self._places(), since)
 
     def _open_alerts(self) -> list[Alert]:
         """Those that are pending or firing."""
@@ -153,7 +153,7 @@ class AlertStore:
         """Those that fire, and with ``resolved`` also those that are over; the newest first."""
         states = (AlertState.FIRING, AlertState.RESOLVED if resolved else AlertState.FIRING)
         found = self._alerts("state IN (?, ?) ORDER BY changed DESC LIMIT ?", *states, limit)
-        return sorted(found, key=lambda one: -(one.fired_at or one.since))
+        return sorted(found, key=lambda alert: -(alert.fired_at or alert.since))
 
     def changed_since(self, number: int) -> tuple[int, list[Alert]]:
         """The alerts that changed after this number, and the number to give the next time; 0 for all that fire."""
@@ -175,10 +175,10 @@ class AlertStore:
         with self._transaction() as db:
             db.execute("UPDATE alert SET recorded = ? WHERE id = ?", (alert.state, alert.id))
 
-    def _told(self) -> dict[Key, Told]:
+    def _told(self) -> dict[Key, LastMessage]:
         """The last message about each rule and subject."""
         rows = self._rows("SELECT rule, subject, alert, at, kept FROM told")
-        return {(rule, subject): Told(alert, at, kept) for rule, subject, alert, at, kept in rows}
+        return {(rule, subject): LastMessage(alert, at, kept) for rule, subject, alert, at, kept in rows}
 
     def _hits(self) -> dict[Key, Hits]:
         """What the rules have counted."""
@@ -262,11 +262,11 @@ class AlertStore:
 
     def end_silence(self, id_: int) -> Silence:
         """Remove a silence. Raises NotFound."""
-        for one in self.silences(0.0):
-            if one.id == id_:
+        for silence in self.silences(0.0):
+            if silence.id == id_:
                 with self._transaction() as db:
                     db.execute("DELETE FROM silence WHERE id = ?", (id_,))
-                return one
+                return silence
         raise NotFound(f"there is no silence {id_}", hint="sandbox-console alerts silence lists them")
 
     def silences(self, now: float) -> list[Silence]:
@@ -336,11 +336,11 @@ class AlertStore:
         return ConsoleError(f"the alerts in {self.path} cannot be used: {why}", hint="see the disk: df")
 
 
-def _put_alert(db: sqlite3.Connection, id_: str, one: Alert | None, number: int) -> None:
-    if one is None:
+def _put_alert(db: sqlite3.Connection, id_: str, alert: Alert | None, number: int) -> None:
+    if alert is None:
         db.execute("DELETE FROM alert WHERE id = ?", (id_,))
         return
-    row = (id_, one.rule, one.subject, str(one.state), number, one.resolved_at, msgspec.json.encode(one))
+    row = (id_, alert.rule, alert.subject, str(alert.state), number, alert.resolved_at, msgspec.json.encode(alert))
     db.execute(
         "INSERT INTO alert (id, rule, subject, state, changed, ended, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET (state, changed, ended, data)"

@@ -23,7 +23,7 @@ _AGAIN_S = 2.0
 
 def alerts_folder(console: Console) -> Path:
     """Where the alerts of a console's state are."""
-    return console.trail.path.parents[1] / "alerts"
+    return console.audit_log.path.parents[1] / "alerts"
 
 
 async def watch(

@@ -42,6 +42,6 @@ class Attachment:
         if self._terminal is not None:
             await self._terminal.resize(cols, rows)
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Detach; the process keeps running."""
         await self._process.kill()

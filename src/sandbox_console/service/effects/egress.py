@@ -91,9 +91,9 @@ async def _check(gateway: Egress, permit: Permit, ref: SandboxRef, rule: EgressR
     host, port = example(rule.pattern)
     until = time.monotonic() + SETTLE_S
     while True:
-        found = await gateway.probe_egress(permit, ref, host, port)
-        if found.allowed is allow or time.monotonic() > until:
-            return _told(rule, host, port, found) | {"ok": found.allowed is allow}
+        verdict = await gateway.probe_egress(permit, ref, host, port)
+        if verdict.allowed is allow or time.monotonic() > until:
+            return _told(rule, host, port, verdict) | {"ok": verdict.allowed is allow}
         await asyncio.sleep(_AGAIN_S)
 
 
@@ -104,8 +104,8 @@ def _told(rule: EgressRule, host: str, port: int, found: EgressVerdict) -> dict[
 
 def example(pattern: str) -> tuple[str, int]:
     """A host and port that match a pattern, for a query. Raises ValueError for an invalid pattern."""
-    found = hosts.parse(pattern, allow_ip=True)
-    port = 443 if 443 in found.ports else min(found.ports)
-    if found.network is not None:
-        return str(found.network[0]), port
-    return (f"any.{found.host}" if found.wildcard else found.host), port
+    host_pattern = hosts.parse(pattern, allow_ip=True)
+    port = 443 if 443 in host_pattern.ports else min(host_pattern.ports)
+    if host_pattern.network is not None:
+        return str(host_pattern.network[0]), port
+    return (f"any.{host_pattern.host}" if host_pattern.wildcard else host_pattern.host), port

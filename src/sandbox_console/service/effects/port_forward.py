@@ -48,12 +48,12 @@ async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
         command = await way_in(call.backend, permit, action, name)
         listener.listen(_BACKLOG)
         place = structs.replace(action.published, host_port=listener.getsockname()[1]).place
-        held = Forwarding(place, action, permit.audit_id)
+        forwarding = Forwarding(place, action, permit.audit_id)
         if call.io.on_held is not None:
-            call.io.on_held(held)
+            call.io.on_held(forwarding)
         call.progress(f"{place} -> {name}:{action.port}")
-        reason = await _Answering(held, listener, command, permit, call, name).run()
-    return ActionResult(permit.audit_id, action.ref, details=held.told() | ({"end": reason} if reason else {}))
+        reason = await _Answering(forwarding, listener, command, permit, call, name).run()
+    return ActionResult(permit.audit_id, action.ref, details=forwarding.told() | ({"end": reason} if reason else {}))
 
 
 class Forwarding:
@@ -66,7 +66,7 @@ class Forwarding:
         self._left = asyncio.Event()
         self._over = asyncio.Event()
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """End it; returns when it has stopped listening and left nothing in the sandbox. Safe to call twice."""
         self._left.set()
         await self._over.wait()
@@ -85,9 +85,9 @@ class _Answering:
     """The tasks of one forward."""
 
     def __init__(
-        self, held: Forwarding, listener: socket.socket, command: Exec, permit: Permit, call: Call, name: str
+        self, forwarding: Forwarding, listener: socket.socket, command: Exec, permit: Permit, call: Call, name: str
     ) -> None:
-        self._held, self._listener, self._command, self._permit = held, listener, command, permit
+        self._held, self._listener, self._command, self._permit = forwarding, listener, command, permit
         self._call, self._name = call, name
         self._backend: Backend = call.backend
         self._free = asyncio.Semaphore(MOST)
@@ -159,14 +159,14 @@ class _Answering:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._doubt.wait(), _LOOK_S)
             try:
-                found = await self._backend.inspect(self._held.action.ref)
+                sandbox = await self._backend.inspect(self._held.action.ref)
             except NotFound:
                 return f"{self._name} was removed"
             except ConsoleError:
                 await asyncio.sleep(_LOOK_S)
                 continue
-            if not found.status.live and found.status is not Status.UNKNOWN:
-                return f"{self._name} is no longer running: it is {found.status}"
+            if not sandbox.status.live and sandbox.status is not Status.UNKNOWN:
+                return f"{self._name} is no longer running: it is {sandbox.status}"
             self._doubt.clear()
 
     def _say(self, text: str) -> None:

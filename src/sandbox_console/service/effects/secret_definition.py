@@ -26,9 +26,9 @@ from sandbox_console.secrets import keyrings, sources
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import config_file
 from sandbox_console.service.config_reload import ConfigReload
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.description import origin
 from sandbox_console.service.gate.redaction import masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 
 DEFINE, UNDEFINE = "define-secret", "undefine-secret"
@@ -57,8 +57,8 @@ class SecretDefinition(Struct, frozen=True):
 class SecretDefinitions:
     """The secrets that the configuration defines, for a console that follows its file. ``rules`` are the policy's."""
 
-    def __init__(self, vault: Vault, trail: Trail, rules: Callable[[], Rules]) -> None:
-        self._vault, self._trail, self._rules = vault, trail, rules
+    def __init__(self, vault: Vault, audit_log: AuditLog, rules: Callable[[], Rules]) -> None:
+        self._vault, self._audit_log, self._rules = vault, audit_log, rules
         self.follows: ConfigReload | None = None
 
     @property
@@ -66,46 +66,46 @@ class SecretDefinitions:
         """The file that is changed; None if the console was opened with a configuration that is in no file."""
         return self.follows.path if self.follows else None
 
-    def problems(self, asked: SecretDefinition) -> Mapping[str, str]:
+    def problems(self, definition: SecretDefinition) -> Mapping[str, str]:
         """What is wrong with a definition, by field: ``name``, ``from``, ``hosts``, ``value``. Reads no value."""
-        found = sources.definition_problem(asked.name, asked.source)
-        if asked.name in self._vault.table:
-            found.setdefault("name", f"{asked.name} is defined already")
-        if asked.value and asked.source.kind != "keyring":
+        found = sources.definition_problem(definition.name, definition.source)
+        if definition.name in self._vault.table:
+            found.setdefault("name", f"{definition.name} is defined already")
+        if definition.value and definition.source.kind != "keyring":
             found["value"] = "a value can only go into the keyring"
-        elif asked.value:
+        elif definition.value:
             try:
-                sources.check(asked.name, asked.value)
+                sources.check(definition.name, definition.value)
             except SecretError as error:
                 found["value"] = error.message
         return found
 
-    async def checked(self, asked: SecretDefinition) -> str:
+    async def checked(self, definition: SecretDefinition) -> str:
         """Read the value that a definition leads to. Returns why that is not possible; empty if it is."""
         try:
-            await self._vault.check(asked.name, asked.source)
+            await self._vault.check(definition.name, definition.source)
         except SecretError as error:
             return f"{error.message}; {error.hint}" if error.hint else error.message
         return ""
 
-    async def define(self, asked: SecretDefinition, *, agreed: bool = False) -> None:
+    async def define(self, definition: SecretDefinition, *, agreed: bool = False) -> None:
         """Write a definition to the configuration, and its value to the keyring. It can be used at once.
 
         Raises InvalidSpec, Denied, SecretError, Conflict, ConfigError, AuditUnavailable.
         """
-        if asked.value:
-            self._vault.mask([asked.value])
+        if definition.value:
+            self._vault.mask([definition.value])
 
         async def act(path: Path) -> None:
-            if wrong := self.problems(asked):
+            if wrong := self.problems(definition):
                 raise InvalidSpec(wrong)
-            if asked.value:
-                text = asked.source.source.partition(":")[2]
-                await keyrings.store(text, asked.value, asked.source.timeout_s)
-            await asyncio.to_thread(config_file.add_table, path, "secrets", asked.name, asked.table)
+            if definition.value:
+                text = definition.source.source.partition(":")[2]
+                await keyrings.store(text, definition.value, definition.source.timeout_s)
+            await asyncio.to_thread(config_file.add_table, path, "secrets", definition.name, definition.table)
 
-        stored = {"value": "stored in the keyring"} if asked.value else {}
-        body = {"secret": asked.name} | asked.table | {"from": asked.source.shown} | stored
+        stored = {"value": "stored in the keyring"} if definition.value else {}
+        body = {"secret": definition.name} | definition.table | {"from": definition.source.shown} | stored
         await self._recorded(DEFINE, body, act, agreed=agreed)
 
     async def remove(self, name: str, *, agreed: bool = False) -> None:
@@ -127,7 +127,7 @@ class SecretDefinitions:
         follows = self.follows
         if follows is None:
             raise ConfigError("this console has no configuration file to change", hint="change what it was opened with")
-        journal = await self._trail.journal()
+        journal = await self._audit_log.journal()
         target, told = str(follows.path), masked({"origin": origin(), **body}, self._vault.redactor.text)
         if refusal := self._refusal(verb, agreed=agreed):
             why = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}

@@ -35,13 +35,13 @@ from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.description import body_of, target_of
 from sandbox_console.service.gate.operation import ExecIO, Operation
 from sandbox_console.service.gate.redaction import Words, masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 
-if TYPE_CHECKING:  # see `gate.trail`
+if TYPE_CHECKING:  # see `gate.audit_log`
     from sandbox_console.audit.journal import Journal
 
 T = TypeVar("T")
@@ -84,9 +84,9 @@ Facts = Callable[[T], tuple[Outcome, Mapping[str, Any], str]]
 class Gate:
     """The gate. Nothing is changed except through :meth:`run`. ``rules`` follow the configuration."""
 
-    def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None], rules: Rules) -> None:
+    def __init__(self, audit_log: AuditLog, vault: Vault, publish: Callable[[Acted], None], rules: Rules) -> None:
         self.rules = rules
-        self._trail = trail
+        self._audit_log = audit_log
         self._vault = vault
         self._publish = publish
         self._key = token_bytes(32)  # for this process only: the hashed words are recorded, masked, in the row's end
@@ -97,16 +97,16 @@ class Gate:
         Raises what the effect raises, Denied or Unsupported, each with a row, and AuditUnavailable, which has none.
         """
         try:
-            journal = await self._trail.journal()
+            journal = await self._audit_log.journal()
             refusal = request.problem or _refusal(request)
             if refusal is not None:
                 await self._refuse(journal, request, refusal)
                 raise refusal
             target, body, words = await self._row(request)
             permit = await journal.begin(request.action.verb, request.backend, target, body)
-            self._trail.note_problem("")
+            self._audit_log.note_problem("")
         except AuditUnavailable as error:
-            self._trail.note_problem(error.message)
+            self._audit_log.note_problem(error.message)
             raise
         return await self._act(journal, request, permit, words, effect, facts)
 
@@ -158,7 +158,7 @@ class Gate:
         try:
             await journal.finish(permit, outcome, dur_us, body, target=target)
         except AuditUnavailable as error:
-            self._trail.note_problem(error.message)
+            self._audit_log.note_problem(error.message)
             error.message = (
                 f"{request.action.verb} ended ({outcome}), but its outcome could not be recorded: {error.message}"
             )
@@ -194,11 +194,11 @@ class Gate:
         names = self._secret_names(request)
         if not (self.rules.enter_without_secrets and request.action.verb in ("exec", "shell")):
             return await self._vault.resolve(names)
-        found: list[ResolvedSecret] = []
+        secrets: list[ResolvedSecret] = []
         for name in names:
             with suppress(SecretError):
-                found += await self._vault.resolve([name])
-        return found
+                secrets += await self._vault.resolve([name])
+        return secrets
 
     def _secret_names(self, request: Request) -> list[str]:
         """The secrets of the requested spec, or the sandbox's own if it is entered, copied or started (again)."""

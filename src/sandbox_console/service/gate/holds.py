@@ -62,12 +62,12 @@ class Holds:
     def all(self) -> dict[str, Hold]:
         """Every hold by its sandbox's ref. The folder is read only if it has changed."""
         try:
-            found = self._folder.stat()
+            st = self._folder.stat()
         except OSError:
             return {}
-        if (now := (found.st_mtime_ns, found.st_ino)) != self._seen:
+        if (now := (st.st_mtime_ns, st.st_ino)) != self._seen:
             holds = [self._read(path, "") for path in sorted(self._folder.glob("*.json"))]
-            self._known, self._seen = {one.ref: one for one in holds if one is not None and one.ref}, now
+            self._known, self._seen = {hold.ref: hold for hold in holds if hold is not None and hold.ref}, now
         return self._known
 
     def marked(self, sandbox: Sandbox) -> Sandbox:

@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 
 from sandbox_console.errors import ConsoleError, Denied
 from sandbox_console.model.audit import Outcome
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.description import origin
-from sandbox_console.service.gate.trail import Trail
 
 T = TypeVar("T")
 
 
 async def local_change(
-    trail: Trail, verb: str, body: Mapping[str, Any], act: Callable[[], Awaitable[T]], *, read_only: bool
+    audit_log: AuditLog, verb: str, body: Mapping[str, Any], act: Callable[[], Awaitable[T]], *, read_only: bool
 ) -> T:
     """Act, with an attempt and its outcome in the audit log.
 
     Raises Denied if the console is ``read_only``, AuditUnavailable, and what ``act`` raises.
     """
-    journal = await trail.journal()
+    journal = await audit_log.journal()
     body = {"origin": origin(), **body}
     if read_only:
         refusal = Denied("this console is read-only", rule="policy.read_only")

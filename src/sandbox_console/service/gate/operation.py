@@ -25,7 +25,7 @@ Fetch = Callable[[str], AsyncIterator[bytes]]
 class Hold(Protocol):
     """What an Attach or a Forward holds while it goes on."""
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Let go of the sandbox without ending it. Safe to call twice."""
         ...
 

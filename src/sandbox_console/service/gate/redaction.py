@@ -34,7 +34,7 @@ class Words:
         if not self._hashes:
             return text
         longest = sorted(self._hashes, key=len, reverse=True)
-        return re.sub("|".join(map(re.escape, longest)), lambda found: self._hashes[found[0]], text)
+        return re.sub("|".join(map(re.escape, longest)), lambda match: self._hashes[match[0]], text)
 
     def _withheld(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -31,10 +31,10 @@ class Vault:
     """Holds references to secrets. It holds values only in the forms that the redactor looks for."""
 
     def __init__(
-        self, table: Mapping[str, SecretSource], ground: Callable[[], GuestFolders] = GuestFolders,
+        self, table: Mapping[str, SecretSource], guest_folders: Callable[[], GuestFolders] = GuestFolders,
         given: Mapping[str, Secret] | None = None,
     ) -> None:  # fmt: skip
-        """``ground`` is what guests can change, as far as is known without asking backends. It may read files.
+        """``guest_folders`` is what guests can change, as far as is known without asking backends. It may read files.
 
         ``given`` are secrets by value, for this process only. They take precedence over those of the table.
         """
@@ -42,7 +42,7 @@ class Vault:
         self.table = dict(table)
         for name, secret in (given or {}).items():
             self.give(name, secret)
-        self._ground = ground
+        self._ground = guest_folders
         self.redactor = Redactor()
         self._in_hosts = Redactor()
         self._known: set[str] = set()
@@ -84,18 +84,18 @@ class Vault:
             keep_to_itself()  # permanently, as the redactor has the values until the end
         if any(name in self.table and self.table[name].kind in ("file", "cmd") for name in wanted):
             AROUND.set(await asyncio.to_thread(self._ground))
-        found = [await self._one(name) for name in wanted]
-        self.mask(secret.value for secret in found)
-        self._known |= {secret.name for secret in found}
-        return found
+        secrets = [await self._one(name) for name in wanted]
+        self.mask(secret.value for secret in secrets)
+        self._known |= {secret.name for secret in secrets}
+        return secrets
 
     async def check(self, name: str, source: SecretSource) -> None:
         """Read the value of a source that no table has. It is masked from now on. Raises SecretError."""
         keep_to_itself()
         if source.kind in ("file", "cmd"):
             AROUND.set(await asyncio.to_thread(self._ground))
-        [found] = await sources.resolve([name], {name: source})
-        self.mask([found.value])
+        [secret] = await sources.resolve([name], {name: source})
+        self.mask([secret.value])
 
     def mask(self, values: Iterable[str]) -> None:
         """Hide these values in output from now on."""
@@ -106,8 +106,8 @@ class Vault:
     async def _one(self, name: str) -> ResolvedSecret:
         if (given := self._given.get(name)) is not None:
             return ResolvedSecret(name, given.value, "env" if given.inject == "auto" else given.inject, given.hosts)
-        [found] = await sources.resolve([name], self.table)
-        return found
+        [secret] = await sources.resolve([name], self.table)
+        return secret
 
     def host(self, name: str) -> str:
         """A host name that a guest chose, masked. Names are reported in lower case, whatever was requested."""

@@ -51,17 +51,17 @@ def read_compose(path: Path, text: str, service: str, read: ReadText, environ: M
     for key in _REFUSED:
         if key in table:
             raise UsageError(f"{path}: {name}: {key} is not supported", hint="write out what it would add")
-    found = Imported()
-    variables = _Variables(found, _env_file(read, path.parent / ".env", required=False), environ)
-    _take(found, name, interpolated(table, variables.get), path.absolute().parent, read)
-    return found
+    imported = Imported()
+    variables = _Variables(imported, _env_file(read, path.parent / ".env", required=False), environ)
+    _take(imported, name, interpolated(table, variables.get), path.absolute().parent, read)
+    return imported
 
 
 class _Variables:
     """Where variables come from. What is looked up and not taken is noted once."""
 
-    def __init__(self, found: Imported, file: Mapping[str, str], environ: Mapping[str, str]) -> None:
-        self._found, self._file, self._environ = found, file, environ
+    def __init__(self, imported: Imported, file: Mapping[str, str], environ: Mapping[str, str]) -> None:
+        self._found, self._file, self._environ = imported, file, environ
         self._noted: set[str] = set()
 
     def get(self, name: str) -> str | None:
@@ -88,35 +88,35 @@ def _chosen(path: Path, names: list[str], service: str) -> str:
     raise NotFound(f"{path} has no service {service!r}", hint=hint)
 
 
-def _take(found: Imported, name: str, table: Mapping[str, Any], folder: Path, read: ReadText) -> None:
-    found.fields["name"] = name_from(str(table.get("container_name") or name))
-    _basics(found, table)
-    _variables(found, table, folder, read)
+def _take(imported: Imported, name: str, table: Mapping[str, Any], folder: Path, read: ReadText) -> None:
+    imported.fields["name"] = name_from(str(table.get("container_name") or name))
+    _basics(imported, table)
+    _variables(imported, table, folder, read)
     for key, value in texts(_listed(table.get("labels"))):
-        found.label(key, value or "")
-    _limits(found, table)
+        imported.label(key, value or "")
+    _limits(imported, table)
     for port in _list(table.get("ports")):
-        _port(found, port)
+        _port(imported, port)
     for volume in _list(table.get("volumes")):
-        _volume(found, volume, folder)
+        _volume(imported, volume, folder)
     for option in _list(table.get("security_opt")):
-        found.security("security_opt", str(option))
+        imported.security("security_opt", str(option))
     if table.get("network_mode") != "none":
-        found.leave("network", ANY_HOST)
+        imported.leave("network", ANY_HOST)
     for key in table.keys() - _TAKEN:
         if not str(key).startswith(_SILENT):
-            found.leave(str(key), _WHY.get(str(key), NO_FIELD))
+            imported.leave(str(key), _WHY.get(str(key), NO_FIELD))
 
 
-def _basics(found: Imported, table: Mapping[str, Any]) -> None:
+def _basics(imported: Imported, table: Mapping[str, Any]) -> None:
     for key, name in (("image", "image"), ("working_dir", "workdir"), ("user", "user"), ("runtime", "runtime")):
         if table.get(key):
-            found.fields[name] = str(table[key])
+            imported.fields[name] = str(table[key])
     entry, command = table.get("entrypoint"), table.get("command")
     if words := [*(words_of(entry) if entry else []), *(words_of(command) if command else [])]:
-        found.fields["command"] = words
+        imported.fields["command"] = words
     if table.get("read_only") is True:
-        found.fields["read_only_root"] = True
+        imported.fields["read_only_root"] = True
 
 
 _TAKEN = names_in(
@@ -125,19 +125,27 @@ _TAKEN = names_in(
 )
 
 
-def _variables(found: Imported, table: Mapping[str, Any], folder: Path, read: ReadText) -> None:
+def _variables(imported: Imported, table: Mapping[str, Any], folder: Path, read: ReadText) -> None:
     values: dict[str, str | None] = {}
     for entry in _list(table.get("env_file")):
         name = str(entry.get("path", "") if isinstance(entry, Mapping) else entry)
         required = not (isinstance(entry, Mapping) and entry.get("required") is False)
         path = Path(os.path.normpath(folder / name))
-        if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
-            found.leave(f"env_file {name}", "it is outside the folder of the compose file")
+        if not _within(path, folder):
+            imported.leave(f"env_file {name}", "it is outside the folder of the compose file")
             continue
         values |= _env_file(read, path, required=required)
     values |= dict(texts(_listed(table.get("environment"))))
     for key, value in values.items():
-        found.variable(key, value, "environment")
+        imported.variable(key, value, "environment")
+
+
+def _within(path: Path, folder: Path) -> bool:
+    """Whether a path leads into a folder. A name that no file can have, with a NUL or half a character, does not."""
+    try:
+        return b"\0" not in os.fsencode(path) and path.resolve().is_relative_to(folder.resolve())
+    except UnicodeEncodeError:
+        return False
 
 
 def _env_file(read: ReadText, path: Path, *, required: bool) -> dict[str, str]:
@@ -158,44 +166,44 @@ def _env_file(read: ReadText, path: Path, *, required: bool) -> dict[str, str]:
     return found
 
 
-def _limits(found: Imported, table: Mapping[str, Any]) -> None:
+def _limits(imported: Imported, table: Mapping[str, Any]) -> None:
     deploy = table.get("deploy")
     resources = deploy.get("resources") if isinstance(deploy, Mapping) else None
     limits = resources.get("limits") if isinstance(resources, Mapping) else None
     limits = limits if isinstance(limits, Mapping) else {}
     if (cpus := limits.get("cpus", table.get("cpus"))) is not None:
-        found.number("cpus", "cpus", cpus, float)
+        imported.number("cpus", "cpus", cpus, float)
     if (memory := limits.get("memory", table.get("mem_limit"))) is not None:
-        found.memory("memory", memory)
+        imported.memory("memory", memory)
     if (pids := limits.get("pids", table.get("pids_limit"))) is not None:
-        found.number("pids", "pids", pids, int)
+        imported.number("pids", "pids", pids, int)
     if isinstance(deploy, Mapping):
         for key in deploy.keys() - {"resources"}:
-            found.leave(f"deploy.{key}")
+            imported.leave(f"deploy.{key}")
 
 
-def _port(found: Imported, port: object) -> None:
+def _port(imported: Imported, port: object) -> None:
     if not isinstance(port, Mapping):
-        found.port("ports", str(port))
+        imported.port("ports", str(port))
         return
     parts = [port.get("host_ip"), port.get("published"), port.get("target")]
     protocol = f"/{port['protocol']}" if port.get("protocol") else ""
-    found.port("ports", ":".join(str(part) for part in parts if part is not None) + protocol)
+    imported.port("ports", ":".join(str(part) for part in parts if part is not None) + protocol)
 
 
-def _volume(found: Imported, volume: object, folder: Path) -> None:
+def _volume(imported: Imported, volume: object, folder: Path) -> None:
     if isinstance(volume, Mapping):
         source, target = str(volume.get("source", "")), str(volume.get("target", ""))
         if volume.get("type") != "bind":
-            found.leave(f"volumes {source}:{target}", "not a folder of this machine")
+            imported.leave(f"volumes {source}:{target}", "not a folder of this machine")
             return
-        found.mount("volumes", source, target, folder, read_only=volume.get("read_only") is True)
+        imported.mount("volumes", source, target, folder, read_only=volume.get("read_only") is True)
         return
     parts = str(volume).split(":")
     if len(parts) < 2:
-        found.leave(f"volumes {volume}", "a volume without a folder: what is written there is lost with the sandbox")
+        imported.leave(f"volumes {volume}", "a volume without a folder: what is written there is lost with the sandbox")
         return
-    found.mount("volumes", parts[0], parts[1], folder, read_only="ro" in ",".join(parts[2:]).split(","))
+    imported.mount("volumes", parts[0], parts[1], folder, read_only="ro" in ",".join(parts[2:]).split(","))
 
 
 def _list(value: object) -> list[Any]:

@@ -20,64 +20,64 @@ def read_sandbox(sandbox: Sandbox, raw: Mapping[str, Any] | None) -> Imported:
     Raises Unsupported if another tool made it and its backend describes nothing.
     """
     if sandbox.spec is not None:
-        found = Imported(spec_of(sandbox).to_dict())
-        env = found.fields.pop("env", {})
+        imported = Imported(spec_of(sandbox).to_dict())
+        env = imported.fields.pop("env", {})
         for name, value in texts(env):
-            found.variable(name, value)
-        return found
+            imported.variable(name, value)
+        return imported
     config = raw.get("Config") if raw is not None else None
     if raw is None or not isinstance(config, Mapping):
         raise Unsupported(f"{sandbox.name}: its backend does not say how it was made")
-    found = Imported({key: value for key, value in spec_of(sandbox).to_dict().items() if value is not None})
-    found.fields["name"] = name_from(sandbox.name)
-    _config(found, config)
-    _host(found, raw.get("HostConfig") or {})
-    return found
+    imported = Imported({key: value for key, value in spec_of(sandbox).to_dict().items() if value is not None})
+    imported.fields["name"] = name_from(sandbox.name)
+    _config(imported, config)
+    _host(imported, raw.get("HostConfig") or {})
+    return imported
 
 
-def _config(found: Imported, config: Mapping[str, Any]) -> None:
+def _config(imported: Imported, config: Mapping[str, Any]) -> None:
     if words := [*words_of(config.get("Entrypoint") or []), *words_of(config.get("Cmd") or [])]:
-        found.fields["command"] = words
+        imported.fields["command"] = words
     for key, name in (("User", "user"), ("WorkingDir", "workdir")):
         if config.get(key):
-            found.fields[name] = str(config[key])
+            imported.fields[name] = str(config[key])
     for name, value in texts(config.get("Env") or []):
         if name not in _OF_IMAGES:
-            found.variable(name, value)
+            imported.variable(name, value)
     for key, value in texts(config.get("Labels") or {}):
         if not key.startswith(_OF_TOOLS):
-            found.label(key, value or "")
-    if found.fields.get("env"):
-        found.leave("env", "some of the variables may be the image's own")
+            imported.label(key, value or "")
+    if imported.fields.get("env"):
+        imported.leave("env", "some of the variables may be the image's own")
 
 
-def _host(found: Imported, host: Mapping[str, Any]) -> None:
-    _reach(found, host)
+def _host(imported: Imported, host: Mapping[str, Any]) -> None:
+    _reach(imported, host)
     if host.get("ReadonlyRootfs"):
-        found.fields["read_only_root"] = True
+        imported.fields["read_only_root"] = True
     for option in host.get("SecurityOpt") or []:
-        found.security("security option", str(option))
+        imported.security("security option", str(option))
     for key, why in (("Privileged", "a sandbox is never privileged"), ("CapAdd", "a sandbox has no capabilities")):
         if host.get(key):
-            found.leave(key, why)
+            imported.leave(key, why)
     if host.get("NetworkMode") != "none":
-        found.leave(f"network {host.get('NetworkMode') or 'unknown'}", ANY_HOST)
+        imported.leave(f"network {host.get('NetworkMode') or 'unknown'}", ANY_HOST)
 
 
-def _reach(found: Imported, host: Mapping[str, Any]) -> None:
+def _reach(imported: Imported, host: Mapping[str, Any]) -> None:
     """Its ports and its folders."""
     for port, bound in (host.get("PortBindings") or {}).items():
         for one in bound or [{}]:
             parts = [one.get("HostIp"), one.get("HostPort"), port.partition("/")[0]]
             text = ":".join(part for part in parts if part) + ("/udp" if port.endswith("/udp") else "")
-            found.port("port", text)
+            imported.port("port", text)
     for bind in host.get("Binds") or []:
         source, _, rest = str(bind).partition(":")
         target, _, options = rest.partition(":")
-        found.mount("mount", source, target, Path("/"), read_only="ro" in options.split(","))
+        imported.mount("mount", source, target, Path("/"), read_only="ro" in options.split(","))
     for mount in host.get("Mounts") or []:
         source, target = str(mount.get("Source", "")), str(mount.get("Target", ""))
         if mount.get("Type") == "bind":
-            found.mount("mount", source, target, Path("/"), read_only=bool(mount.get("ReadOnly")))
+            imported.mount("mount", source, target, Path("/"), read_only=bool(mount.get("ReadOnly")))
         else:
-            found.leave(f"mount {target}", "not a folder of this machine")
+            imported.leave(f"mount {target}", "not a folder of this machine")

@@ -32,9 +32,9 @@ _LATER = ("onCreateCommand", "updateContentCommand", "postCreateCommand", "postS
 
 def parse_jsonc(name: str, text: str) -> Any:
     """JSON with comments as plain data. Raises UsageError."""
-    bare = _NO_DATA.sub(lambda found: found[0] if found[0].startswith('"') else " ", text)
+    bare = _NO_DATA.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)
     try:
-        return json.loads(_LAST_COMMA.sub(lambda found: found[1] or "", bare))
+        return json.loads(_LAST_COMMA.sub(lambda match: match[1] or "", bare))
     except RecursionError:
         raise UsageError(f"{name} is nested too deep") from None
     except ValueError as error:
@@ -47,53 +47,53 @@ def read_devcontainer(path: Path, text: str) -> Imported:
     if not isinstance(table, dict):
         raise UsageError(f"{path} is not a table", hint="devcontainer.json begins with {")
     folder = path.parent.parent if path.parent.name == ".devcontainer" else path.parent
-    found = Imported()
-    table = _local(found, table, folder)
-    found.fields["name"] = name_from(str(table.get("name") or folder.name))
+    imported = Imported()
+    table = _local(imported, table, folder)
+    imported.fields["name"] = name_from(str(table.get("name") or folder.name))
     if image := table.get("image"):
-        found.fields["image"] = str(image)
+        imported.fields["image"] = str(image)
     if user := table.get("containerUser") or table.get("remoteUser"):
-        found.fields["user"] = str(user)
+        imported.fields["user"] = str(user)
     for key in ("containerEnv", "remoteEnv"):
         for name, value in texts(table[key] if isinstance(table.get(key), dict) else {}):
-            found.variable(name, value, key)
+            imported.variable(name, value, key)
     for port in [*_list(table.get("forwardPorts")), *_list(table.get("appPort"))]:
-        found.port("forwardPorts", str(port))
-    _workspace(found, table, folder)
-    take_options(found, [str(word) for word in _list(table.get("runArgs"))], folder)
-    found.leave("network", ANY_HOST)
+        imported.port("forwardPorts", str(port))
+    _workspace(imported, table, folder)
+    take_options(imported, [str(word) for word in _list(table.get("runArgs"))], folder)
+    imported.leave("network", ANY_HOST)
     for key in table.keys() - _TAKEN:
         why = "run it in the sandbox: sandbox-console exec" if key in _LATER else _WHY.get(key, NO_FIELD)
-        found.leave(str(key), why)
-    return found
+        imported.leave(str(key), why)
+    return imported
 
 
-def _workspace(found: Imported, table: Mapping[str, Any], folder: Path) -> None:
+def _workspace(imported: Imported, table: Mapping[str, Any], folder: Path) -> None:
     if "workspaceMount" in table and not table["workspaceMount"]:
         return
     if "workspaceMount" in table:
-        found.leave("workspaceMount", "the folder of the file is the workspace, at /workspace")
+        imported.leave("workspaceMount", "the folder of the file is the workspace, at /workspace")
     elif table.get("workspaceFolder"):
-        found.leave(f"workspaceFolder {table['workspaceFolder']}", "the workspace is at /workspace")
-    found.fields["workspace"] = str(folder.resolve())
+        imported.leave(f"workspaceFolder {table['workspaceFolder']}", "the workspace is at /workspace")
+    imported.fields["workspace"] = str(folder.resolve())
 
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
-def _local(found: Imported, value: Any, folder: Path) -> Any:
+def _local(imported: Imported, value: Any, folder: Path) -> Any:
     """The value with the folder's variables replaced. Those of the environment are not read."""
     match value:
         case dict():
-            return {key: _local(found, one, folder) for key, one in value.items()}
+            return {key: _local(imported, one, folder) for key, one in value.items()}
         case list():
-            return [_local(found, one, folder) for one in value]
+            return [_local(imported, one, folder) for one in value]
         case str() if "${" in value:
-            return _VARIABLE.sub(lambda match: _named(found, match[1], folder), value)
+            return _VARIABLE.sub(lambda match: _named(imported, match[1], folder), value)
     return value
 
 
-def _named(found: Imported, name: str, folder: Path) -> str:
+def _named(imported: Imported, name: str, folder: Path) -> str:
     match name:
         case "localWorkspaceFolder":
             return str(folder)
@@ -101,7 +101,7 @@ def _named(found: Imported, name: str, folder: Path) -> str:
             return folder.name
         case "containerWorkspaceFolder":
             return "/workspace"
-    found.leave(f"${{{name}}}", "this variable is not read")
+    imported.leave(f"${{{name}}}", "this variable is not read")
     return ""
 
 

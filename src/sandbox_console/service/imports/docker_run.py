@@ -60,25 +60,25 @@ def read_docker_run(words: Sequence[str], folder: Path) -> Imported:
     options, rest = _split(words)
     if not rest:
         raise UsageError("the line names no image", hint="docker run [OPTIONS] IMAGE [COMMAND]")
-    found = Imported({"image": rest[0]})
+    imported = Imported({"image": rest[0]})
     entry = [value for name, value in options if name == "entrypoint" and value]
     command = [*entry[-1:], *rest[1:]]
     if command:
-        found.fields["command"] = command
+        imported.fields["command"] = command
     for name, value in sorted(options, key=lambda one: one[0] in ("volume", "mount")):  # a folder needs the workdir
-        _take(found, name, value, folder)
+        _take(imported, name, value, folder)
     if not any(name in ("network", "net") for name, _ in options):
-        found.leave("network", ANY_HOST)
-    return found
+        imported.leave("network", ANY_HOST)
+    return imported
 
 
-def take_options(found: Imported, words: Sequence[str], folder: Path) -> None:
+def take_options(imported: Imported, words: Sequence[str], folder: Path) -> None:
     """Add the options of a list without an image, as in ``runArgs``. Raises UsageError."""
     options, rest = _split(words)
     for name, value in options:
-        _take(found, name, value, folder)
+        _take(imported, name, value, folder)
     for word in rest:
-        found.leave(word, "it is not an option")
+        imported.leave(word, "it is not an option")
 
 
 def _after_run(words: Sequence[str]) -> Sequence[str]:
@@ -139,60 +139,60 @@ def _option(word: str) -> Iterator[tuple[str, str | None]]:
         return
 
 
-def _take(found: Imported, name: str, value: str, folder: Path) -> None:  # noqa: C901, PLR0912 - a case an option
+def _take(imported: Imported, name: str, value: str, folder: Path) -> None:  # noqa: C901, PLR0912 - a case an option
     what = f"--{name}"
     if name in _FLAGS and value in ("false", "0"):
         return
     match name:
         case "name":
-            found.fields["name"] = value
+            imported.fields["name"] = value
         case "env":
             key, equals, text = value.partition("=")
-            found.variable(key, text if equals else None, what)
+            imported.variable(key, text if equals else None, what)
         case "label":
-            found.label(value.partition("=")[0], value.partition("=")[2])
+            imported.label(value.partition("=")[0], value.partition("=")[2])
         case "publish":
-            found.port(what, value)
+            imported.port(what, value)
         case "user" | "runtime":
-            found.fields[name] = value
+            imported.fields[name] = value
         case "workdir":
-            found.fields["workdir"] = value
+            imported.fields["workdir"] = value
         case "cpus":
-            found.number("cpus", what, value, float)
+            imported.number("cpus", what, value, float)
         case "memory":
-            found.memory(what, value)
+            imported.memory(what, value)
         case "pids-limit":
-            found.number("pids", what, value, int)
+            imported.number("pids", what, value, int)
         case "read-only":
-            found.fields["read_only_root"] = True
+            imported.fields["read_only_root"] = True
         case "security-opt":
-            found.security(what, value)
+            imported.security(what, value)
         case "volume":
-            _volume(found, what, value, folder)
+            _volume(imported, what, value, folder)
         case "mount":
-            _mount(found, what, value, folder)
+            _mount(imported, what, value, folder)
         case "network" | "net":
             if value != "none":
-                found.leave(f"{what} {value}", ANY_HOST)
+                imported.leave(f"{what} {value}", ANY_HOST)
         case _ if name not in _NOTHING:
-            found.leave(what if name in _FLAGS else f"{what} {value}", _WHY.get(name, "a spec has no field for it"))
+            imported.leave(what if name in _FLAGS else f"{what} {value}", _WHY.get(name, "a spec has no field for it"))
 
 
-def _volume(found: Imported, what: str, value: str, folder: Path) -> None:
+def _volume(imported: Imported, what: str, value: str, folder: Path) -> None:
     parts = value.split(":")
     if len(parts) < 2:
-        found.leave(f"{what} {value}", "a volume without a folder: what is written there is lost with the sandbox")
+        imported.leave(f"{what} {value}", "a volume without a folder: what is written there is lost with the sandbox")
         return
     options = parts[2].split(",") if len(parts) > 2 else []
-    found.mount(what, parts[0], parts[1], folder, read_only="ro" in options)
+    imported.mount(what, parts[0], parts[1], folder, read_only="ro" in options)
 
 
-def _mount(found: Imported, what: str, value: str, folder: Path) -> None:
+def _mount(imported: Imported, what: str, value: str, folder: Path) -> None:
     given = dict(part.partition("=")[::2] for part in value.split(","))
     source = given.get("source", given.get("src", ""))
     target = given.get("target", given.get("dst", given.get("destination", "")))
     if given.get("type", "volume") != "bind":
-        found.leave(f"{what} {value}", "not a folder of this machine")
+        imported.leave(f"{what} {value}", "not a folder of this machine")
         return
     read_only = any(given.get(key, "false") in ("", "true", "1") for key in ("readonly", "ro"))
-    found.mount(what, source, target, folder, read_only=read_only)
+    imported.mount(what, source, target, folder, read_only=read_only)

@@ -58,11 +58,11 @@ class Imported(Struct):
 
     def memory(self, what: str, text: object) -> None:
         """Take a size over, in Docker's units: bytes, or k, m, g."""
-        found = _SIZE.match(str(text).strip())
-        if found is None:
+        match = _SIZE.match(str(text).strip())
+        if match is None:
             self.leave(f"{what} {text}", "it is not a size")
             return
-        size = int(float(found[1]) * _UNIT[found[2].lower()])
+        size = int(float(match[1]) * _UNIT[match[2].lower()])
         if size:
             self.fields["memory_mib"] = parse_size_mib(f"{-(-size // (1 << 20))}M")
 

@@ -19,14 +19,14 @@ from sandbox_console.service.console import Console
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ExecIO, Fetch
 from sandbox_console.service.incident.bundle_file import Lines, Pack, WriteFailed, text
-from sandbox_console.service.incident.bundle_parts import Collector, Order
+from sandbox_console.service.incident.bundle_parts import CollectOptions, Collector
 from sandbox_console.version import __version__
 
 FILES_MOST = 1 << 20
 """The largest changed file that is kept, in bytes, unless another size is given."""
 
 
-class Made(Struct):
+class WrittenBundle(Struct):
     """A bundle that was written. ``rows`` counts the audit rows in it, ``failures`` is what could not be included."""
 
     manifest: Manifest
@@ -38,24 +38,24 @@ class Made(Struct):
 async def bundle(
     console: Console, sandboxes: Sequence[Sandbox], write: Callable[[bytes], object], *, until: float,
     files_most: int = FILES_MOST, consent: Callable[[Sandbox], Consent] = lambda _: Consent(),
-) -> Made:  # fmt: skip
+) -> WrittenBundle:  # fmt: skip
     """Write a bundle through ``write``, which is called in a thread; each sandbox is an action of its own.
 
     A sandbox that cannot be read is listed as missing. Raises WriteFailed, AuditUnavailable.
     """
     pack = Pack(write)
-    order = Order(until, files_most, await _recordings(console))
+    order = CollectOptions(until, files_most, await _recordings(console))
     maker = _Maker(console, pack, order)
     for number, sandbox in enumerate(sandboxes, 1):
         await maker.add(sandbox, f"{number:03d}-{_plain(sandbox.name)}", consent(sandbox))
     manifest = await maker.end([str(one.ref) for one in sandboxes])
-    return Made(manifest, await asyncio.to_thread(pack.end), maker.rows, maker.failures)
+    return WrittenBundle(manifest, await asyncio.to_thread(pack.end), maker.rows, maker.failures)
 
 
 class _Maker:
     """A bundle in the making."""
 
-    def __init__(self, console: Console, pack: Pack, order: Order) -> None:
+    def __init__(self, console: Console, pack: Pack, order: CollectOptions) -> None:
         self._console, self._pack, self._order = console, pack, order
         self._done: list[Bundled] = []
         self.rows: dict[SandboxRef, int] = {}
@@ -87,33 +87,33 @@ class _Maker:
 
     async def end(self, refs: Sequence[str]) -> Manifest:
         """Write the audit rows and the manifest. Raises WriteFailed, AuditUnavailable."""
-        trail = self._console.trail
-        await (await trail.journal()).anchor("bundle")
-        found = await proofs.proof(trail.path, refs, self._order.until)
-        await self._proof(found)
+        audit_log = self._console.audit_log
+        await (await audit_log.journal()).anchor("bundle")
+        proof = await proofs.proof(audit_log.path, refs, self._order.until)
+        await self._proof(proof)
         missing = []
-        if found.unproved:
-            why = f"{len(found.unproved)} rows are in a part of the log that links no rows, or are not anchored"
+        if proof.unproved:
+            why = f"{len(proof.unproved)} rows are in a part of the log that links no rows, or are not anchored"
             missing.append(Absent("audit proof", why))
         parts = tuple(self._pack.parts)
         manifest = Manifest(
-            FORMAT, __version__, self._order.until, trail.actor, tuple(self._done), parts, len(found.seqs),
-            len(found.unproved), sum(one.redacted for one in parts), tuple(missing),
+            FORMAT, __version__, self._order.until, audit_log.actor, tuple(self._done), parts, len(proof.seqs),
+            len(proof.unproved), sum(part.redacted for part in parts), tuple(missing),
         )  # fmt: skip
         told = text(msgspec.to_builtins(manifest), indent=1)
         await asyncio.to_thread(self._pack.add, MANIFEST, told)
-        await asyncio.to_thread(self._pack.add, SIGNATURE, trail.sign(signed_text(told)))
+        await asyncio.to_thread(self._pack.add, SIGNATURE, audit_log.sign(signed_text(told)))
         return manifest
 
-    async def _proof(self, found: proofs.Proof) -> None:
-        path = self._console.trail.path
-        await asyncio.to_thread(self._pack.add, PUBLIC_KEY, self._console.trail.public_key())
+    async def _proof(self, proof: proofs.Proof) -> None:
+        path = self._console.audit_log.path
+        await asyncio.to_thread(self._pack.add, PUBLIC_KEY, self._console.audit_log.public_key())
         anchors = Lines(self._pack, "audit/anchors")
-        await asyncio.to_thread(anchors.put, map(proofs.anchor_line, found.anchors))
+        await asyncio.to_thread(anchors.put, map(proofs.anchor_line, proof.anchors))
         await asyncio.to_thread(anchors.flush)
         for stem, ending, blocks in (
-            (ROWS, "jsonl", proofs.rows(path, found.seqs)),
-            (LINKS, "tsv", proofs.links(path, found.runs)),
+            (ROWS, "jsonl", proofs.rows(path, proof.seqs)),
+            (LINKS, "tsv", proofs.links(path, proof.runs)),
         ):
             lines = Lines(self._pack, stem, ending=ending)
             async for block in blocks:
@@ -128,7 +128,7 @@ def signed_text(manifest: bytes) -> bytes:
 
 async def _recordings(console: Console) -> Sequence[Recording]:
     try:
-        return sorted(await console.recordings.list(), key=lambda one: one.id)
+        return sorted(await console.recordings.list(), key=lambda recording: recording.id)
     except (ConsoleError, OSError):
         return ()
 

@@ -22,18 +22,18 @@ _HEADERS_MOST = 64 << 10
 
 
 async def changed_files(
-    changes: Sequence[PathChange], fetch: Fetch, redactor: Redactor, most: int, patience_s: float
+    changes: Sequence[PathChange], fetch: Fetch, redactor: Redactor, limit: int, patience_s: float
 ) -> AsyncIterator[tuple[dict[str, Any], bytes | None]]:
     """Each changed path as data, with its content if that is kept. ``number`` counts the contents from 1."""
     number = total = 0
-    for one in sorted(changes, key=lambda change: change.path):
-        told: dict[str, Any] = {"path": one.path, "how": one.how}
+    for path_change in sorted(changes, key=lambda change: change.path):
+        told: dict[str, Any] = {"path": path_change.path, "how": path_change.how}
         content: bytes | None = None
-        if one.how != "deleted" and most:
+        if path_change.how != "deleted" and limit:
             full = number >= FILES_MOST or total >= ALL_MOST
             try:
                 content, more = (None, {"why": "the bundle has enough files"}) if full else await _one(
-                    fetch, one.path, most, patience_s
+                    fetch, path_change.path, limit, patience_s
                 )  # fmt: skip
             except TimeoutError:
                 more = {"why": f"no answer within {patience_s:g} s"}
@@ -47,18 +47,18 @@ async def changed_files(
         yield told | {"number": number}, content
 
 
-async def _one(fetch: Fetch, path: str, most: int, patience_s: float) -> tuple[bytes | None, dict[str, Any]]:
+async def _one(fetch: Fetch, path: str, limit: int, patience_s: float) -> tuple[bytes | None, dict[str, Any]]:
     """A file's content and what is known about it. Reads no more than the file and its header."""
     data = bytearray()
     async with asyncio.timeout(patience_s), aclosing(fetch(path)) as blocks:  # type: ignore[type-var]
         async for block in blocks:
             data += block
-            if len(data) > most + _HEADERS_MOST:
+            if len(data) > limit + _HEADERS_MOST:
                 break
-    return await asyncio.to_thread(_parsed, bytes(data), most)
+    return await asyncio.to_thread(_parsed, bytes(data), limit)
 
 
-def _parsed(data: bytes, most: int) -> tuple[bytes | None, dict[str, Any]]:
+def _parsed(data: bytes, limit: int) -> tuple[bytes | None, dict[str, Any]]:
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             info = tar.next()
@@ -67,8 +67,8 @@ def _parsed(data: bytes, most: int) -> tuple[bytes | None, dict[str, Any]]:
             told: dict[str, Any] = {"size": info.size, "mode": info.mode, "modified_at": info.mtime}
             if not info.isreg():
                 return None, {"kind": "folder" if info.isdir() else "link" if info.issym() else "other"}
-            if info.size > most:
-                return None, told | {"why": f"it has more than {most} bytes"}
+            if info.size > limit:
+                return None, told | {"why": f"it has more than {limit} bytes"}
             content = data[info.offset_data : info.offset_data + info.size]
             return (content, told) if len(content) == info.size else (None, told | {"why": "it is cut"})
     except (tarfile.TarError, ValueError, OverflowError, EOFError):

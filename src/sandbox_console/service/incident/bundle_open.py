@@ -22,7 +22,7 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind, 
 from sandbox_console.model.bundle import BundleCheck, Bundled
 from sandbox_console.service.config import Config
 from sandbox_console.service.console import Console
-from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.incident.bundle_file import TRAILER
 from sandbox_console.service.incident.bundle_reader import members
 from sandbox_console.service.incident.bundle_verify import verify
@@ -33,24 +33,24 @@ from sandbox_console.service.reads.hub import Hub
 _WHY = "a bundle is only read, so nothing is done and nothing is recorded"
 
 
-class BundleTrail(Trail):
+class BundleTrail(AuditLog):
     """The audit rows of a bundle. The bundle was checked when it was opened."""
 
     def __init__(self, path: Path, rows: Sequence[AuditRow], check: BundleCheck) -> None:
         super().__init__(path, "bundle", lambda _: None)
         self._check = check
         ends: defaultdict[int, list[AuditRow]] = defaultdict(list)
-        for one in rows:
-            if one.ref is not None:
-                ends[one.ref].append(one)
-        self._entries = [_entry(one, ends[one.seq]) for one in rows if one.kind is Kind.ATTEMPT][::-1]
+        for row in rows:
+            if row.ref is not None:
+                ends[row.ref].append(row)
+        self._entries = [_entry(row, ends[row.seq]) for row in rows if row.kind is Kind.ATTEMPT][::-1]
 
     async def journal(self) -> Journal:
         raise AuditUnavailable(_WHY)
 
-    async def entries(self, wanted: AuditQuery) -> list[AuditEntry]:
-        found = (one for one in self._entries if _fits(one, wanted))
-        return [one for _, one in zip(range(wanted.limit), found, strict=False)]
+    async def entries(self, query: AuditQuery) -> list[AuditEntry]:
+        found = (entry for entry in self._entries if _fits(entry, query))
+        return [entry for _, entry in zip(range(query.limit), found, strict=False)]
 
     async def newest(self) -> int:
         return self._entries[0].attempt.seq if self._entries else 0
@@ -82,10 +82,10 @@ async def open_bundle(file: BinaryIO) -> AsyncIterator[Console]:
             backend, host, *_ = one.ref.split("/")
             places[backend, host].append(one)
         views = [BundleView(*place, folder / "parts", bundled) for place, bundled in places.items()]
-        trail = BundleTrail(folder / "state" / "audit" / "audit.db", list(_rows(folder / "parts" / "audit")), check)
+        audit_log = BundleTrail(folder / "state" / "audit" / "audit.db", list(_rows(folder / "parts" / "audit")), check)
         config = Config()
         config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
-        console = Console(config, Fleet(views), trail, Hub())
+        console = Console(config, Fleet(views), audit_log, Hub())
         try:
             yield console
         finally:
@@ -123,21 +123,21 @@ def _rows(folder: Path) -> Iterator[AuditRow]:
 
 
 def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
-    end = next((one for one in rest if one.kind in (Kind.OUTCOME, Kind.UNKNOWN)), None)
-    return AuditEntry(attempt, end, tuple(one for one in rest if one.kind is Kind.NOTE))
+    end = next((row for row in rest if row.kind in (Kind.OUTCOME, Kind.UNKNOWN)), None)
+    return AuditEntry(attempt, end, tuple(row for row in rest if row.kind is Kind.NOTE))
 
 
-def _fits(one: AuditEntry, wanted: AuditQuery) -> bool:
-    row, at = one.attempt, one.attempt.at_ns / 1e9
-    targets = (row.target, one.end.target if one.end else "")
-    words = (wanted.action, row.action), (wanted.backend, row.backend), (wanted.actor, row.actor)
+def _fits(entry: AuditEntry, query: AuditQuery) -> bool:
+    row, at = entry.attempt, entry.attempt.at_ns / 1e9
+    targets = (row.target, entry.end.target if entry.end else "")
+    words = (query.action, row.action), (query.backend, row.backend), (query.actor, row.actor)
     text = f"{row.target}\n{row.action}\n{json.dumps(row.body)}".casefold()
     return (
-        (not wanted.target or wanted.target in targets)
+        (not query.target or query.target in targets)
         and all(not asked or asked == found for asked, found in words)
-        and (not wanted.outcome or one.outcome in wanted.outcome.split(","))
-        and wanted.text.casefold() in text
-        and (wanted.since is None or at >= wanted.since)
-        and (wanted.until is None or at < wanted.until)
-        and (wanted.before_seq is None or row.seq < wanted.before_seq)
+        and (not query.outcome or entry.outcome in query.outcome.split(","))
+        and query.text.casefold() in text
+        and (query.since is None or at >= query.since)
+        and (query.until is None or at < query.until)
+        and (query.before_seq is None or row.seq < query.before_seq)
     )

@@ -33,7 +33,7 @@ _SAMPLES, _SAMPLE_S = 3, 0.5
 _LEFT_OUT = "[left out]"
 
 
-class Order(Struct, frozen=True):
+class CollectOptions(Struct, frozen=True):
     """What to collect: until when, changed files up to which size, and the existing recordings."""
 
     until: float
@@ -44,7 +44,9 @@ class Order(Struct, frozen=True):
 class Collector:
     """Writes one sandbox's parts into a bundle's file."""
 
-    def __init__(self, console: Console, sandbox: Sandbox, folder: str, pack: Pack, order: Order, fetch: Fetch) -> None:
+    def __init__(
+        self, console: Console, sandbox: Sandbox, folder: str, pack: Pack, order: CollectOptions, fetch: Fetch
+    ) -> None:
         self._console, self._sandbox, self._folder = console, sandbox, folder
         self._pack, self._order, self._fetch = pack, order, fetch
         self._missing: list[Absent] = []
@@ -60,9 +62,9 @@ class Collector:
                 await self._try(name, part)
         finally:
             TALLY.reset(token)
-        one = self._sandbox
-        mask = await self._console.inside.mask(one.ref)
-        return Bundled(mask(one.name), str(one.ref), self._folder, tuple(self._missing), self._withheld)
+        sandbox = self._sandbox
+        mask = await self._console.inside.mask(sandbox.ref)
+        return Bundled(mask(sandbox.name), str(sandbox.ref), self._folder, tuple(self._missing), self._withheld)
 
     def details(self, since: int) -> dict[str, Any]:
         """The details for the row's end: the parts from number ``since`` on, with one hash over all of them."""
@@ -134,8 +136,8 @@ class Collector:
             self._absent("logs", "it has written nothing, or nothing is kept")
 
     async def _events(self) -> None:
-        found = self._console.inside.happenings(self._sandbox.ref)
-        await self._listed("events", found, lambda one: one.at < self._order.until)
+        events = self._console.inside.happenings(self._sandbox.ref)
+        await self._listed("events", events, lambda event: event.at < self._order.until)
 
     async def _rules(self) -> None:
         self._need_egress()
@@ -144,23 +146,23 @@ class Collector:
 
     async def _egress(self) -> None:
         self._need_egress()
-        found = self._console.egress.records(self._sandbox.ref)
-        await self._listed("egress", found, lambda one: one.at < self._order.until)
+        records = self._console.egress.records(self._sandbox.ref)
+        await self._listed("egress", records, lambda record: record.at < self._order.until)
 
     def _need_egress(self) -> None:
         if self._sandbox.spec is not None and not self._sandbox.spec.egress:
             raise ConsoleError("it has no network")
 
     async def _processes(self) -> None:
-        found = await self._within(self._console.inside.processes(self._sandbox.ref))
-        await self._list("processes", [msgspec.to_builtins(one) for one in found])
+        processes = await self._within(self._console.inside.processes(self._sandbox.ref))
+        await self._list("processes", [msgspec.to_builtins(process) for process in processes])
 
     async def _samples(self) -> None:
         if self._sandbox.status is not Status.RUNNING:
             raise ConsoleError(f"it is {self._sandbox.status}")
         found: list[Any] = []
-        async for one in self._patiently(self._console.stats(self._sandbox.ref, _SAMPLE_S)):
-            found.append(msgspec.to_builtins(one))
+        async for stats in self._patiently(self._console.stats(self._sandbox.ref, _SAMPLE_S)):
+            found.append(msgspec.to_builtins(stats))
             if len(found) == _SAMPLES:
                 break
         await self._list("samples", found)
@@ -169,10 +171,10 @@ class Collector:
         await self._json("inspect.json", await self._within(self._console.inside.raw(self._sandbox.ref)))
 
     async def _changes(self) -> None:
-        found = await self._within(self._console.inside.changes(self._sandbox.ref))
+        changes = await self._within(self._console.inside.changes(self._sandbox.ref))
         redactor = await self._console.inside.redactor(self._sandbox.ref)
         lines = self._lines("changes")
-        async for told, content in changed_files(found, self._fetch, redactor, self._order.files_most, PART_S):
+        async for told, content in changed_files(changes, self._fetch, redactor, self._order.files_most, PART_S):
             if content is not None:
                 told["part"] = f"{self._folder}/files/{told['number']:06d}"
                 await asyncio.to_thread(self._pack.add, told["part"], content, self._tally.take())
@@ -186,25 +188,27 @@ class Collector:
 
     async def _recordings(self) -> None:
         index: list[Any] = []
-        for one in self._order.recordings:
-            if one.ref != self._sandbox.ref or one.at >= self._order.until:
+        for recording in self._order.recordings:
+            if recording.ref != self._sandbox.ref or recording.at >= self._order.until:
                 continue
-            if one.problem or one.check is Check.UNENDED:
+            if recording.problem or recording.check is Check.UNENDED:
                 self._absent(
-                    f"recording {one.id}", one.problem or "its shell has not ended, so its secrets are not masked"
+                    f"recording {recording.id}",
+                    recording.problem or "its shell has not ended, so its secrets are not masked",
                 )
                 continue
             part = f"{self._folder}/recordings/{len(index) + 1:06d}.cast"
-            await asyncio.to_thread(self._recording, one, part)
+            await asyncio.to_thread(self._recording, recording, part)
             index.append(
-                {"part": part} | {name: value for name, value in msgspec.to_builtins(one).items() if name != "ref"}
+                {"part": part}
+                | {name: value for name, value in msgspec.to_builtins(recording).items() if name != "ref"}
             )
         await self._list("recordings", index)
 
-    def _recording(self, one: Recording, part: str) -> None:
+    def _recording(self, recording: Recording, part: str) -> None:
         try:
-            with self._console.recordings.path(one.id).open("rb") as file:
-                self._pack.stream(part, one.size_bytes, iter(lambda: file.read(1 << 20), b""))
+            with self._console.recordings.path(recording.id).open("rb") as file:
+                self._pack.stream(part, recording.size_bytes, iter(lambda: file.read(1 << 20), b""))
         except OSError as error:
             raise ConsoleError(f"it cannot be read: {error.strerror}") from error
 

@@ -36,10 +36,10 @@ class Member(Struct):
     size: int
     blocks: Iterator[bytes]
 
-    def read(self, most: int) -> bytes:
-        """Read the whole part. Raises Refused if it is longer than ``most`` bytes."""
-        if self.size > most:
-            raise Refused(f"{self.name} has {self.size} bytes, and at most {most} are read of it")
+    def read(self, limit: int) -> bytes:
+        """Read the whole part. Raises Refused if it is longer than ``limit`` bytes."""
+        if self.size > limit:
+            raise Refused(f"{self.name} has {self.size} bytes, and at most {limit} are read of it")
         return b"".join(self.blocks)
 
 
@@ -75,9 +75,9 @@ def members(file: BinaryIO, size: int) -> Iterator[Member]:
             seen.add(name)
             if len(seen) > MOST_PARTS:
                 raise Refused(f"it has more than {MOST_PARTS:,} parts")
-            found = Member(name, length, _content(read, name, length))
-            yield found
-            for _ in found.blocks:
+            member = Member(name, length, _content(read, name, length))
+            yield member
+            for _ in member.blocks:
                 pass
         if read(BLOCK) != bytes(BLOCK) or read(1):
             raise Refused("something follows the end of the archive")

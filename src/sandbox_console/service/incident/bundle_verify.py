@@ -112,12 +112,12 @@ class _Checking:
         if not (self._expected or self._key).holds(self._signature.hex(), signed_text(self._manifest)):
             raise Refused("the manifest's signature is not valid: the manifest was changed")
         try:
-            found = msgspec.json.decode(self._manifest, type=Manifest)
+            manifest = msgspec.json.decode(self._manifest, type=Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(f"the manifest cannot be read: {error}") from None
-        if found.format != FORMAT:
-            raise Refused(f"it is of the form {found.format!r}, and this version reads {FORMAT!r}")
-        return found
+        if manifest.format != FORMAT:
+            raise Refused(f"it is of the form {manifest.format!r}, and this version reads {FORMAT!r}")
+        return manifest
 
     def _rows(self, manifest: Manifest) -> None:
         assert self._proof is not None  # noqa: S101 - made with the key, which is there by now
@@ -130,7 +130,7 @@ class _Checking:
 
     def _against(self, manifest: Manifest) -> None:
         """The parts must be those of the manifest, in its order."""
-        named = [(one.name, one.bytes, one.sha256) for one in manifest.parts]
+        named = [(part.name, part.bytes, part.sha256) for part in manifest.parts]
         for there, told in zip(self._seen, named, strict=False):
             if there != told:
                 what = "is different" if there[0] == told[0] else f"is where {told[0]} belongs"

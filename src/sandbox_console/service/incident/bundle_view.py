@@ -21,7 +21,7 @@ from sandbox_console.model.bundle import Bundled
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged, Listed
-from sandbox_console.model.guest import GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import GuestEvent, GuestProcess, PathChange
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
@@ -87,8 +87,8 @@ class BundleView:
             yield some
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
-        for one in await self._all(ref, "samples", Stats):
-            yield one
+        for sample in await self._all(ref, "samples", Stats):
+            yield sample
             await asyncio.sleep(interval_s)
         await asyncio.Event().wait()
 
@@ -108,10 +108,10 @@ class BundleView:
         found: Mapping[str, Any] = await asyncio.to_thread(self._json, ref, "inspect.json")
         return found
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
-        for one in await self._all(ref, "events", Happening):
-            if since is None or one.at >= since:
-                yield one
+    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
+        for event in await self._all(ref, "events", GuestEvent):
+            if since is None or event.at >= since:
+                yield event
         if follow:
             await asyncio.Event().wait()
 
@@ -129,9 +129,9 @@ class BundleView:
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
         for told in await asyncio.to_thread(lambda: list(self._lines(ref, "egress"))):
-            one = msgspec.convert(told, EgressRecord)
-            if since is None or one.at >= since:
-                yield one
+            record = msgspec.convert(told, EgressRecord)
+            if since is None or record.at >= since:
+                yield record
         if follow:
             await asyncio.Event().wait()
 

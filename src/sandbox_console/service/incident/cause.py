@@ -14,7 +14,7 @@ from msgspec import Struct, structs, to_builtins
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import AuditEntry, AuditQuery
 from sandbox_console.model.egress import EgressRecord, Outcome
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -100,7 +100,7 @@ async def cause(console: Console, sandbox: Sandbox) -> Cause:
     found = await _by_the_kernel(sandbox, verdict(sandbox, rows, happenings, "\n".join(words)))
     if found is not None and not found.sure:
         missing.append("the host's kernel log (dmesg) would show an out-of-memory kill")
-        told = any(one.what == "die" and "signal" in one.attributes for one in happenings)
+        told = any(event.what == "die" and "signal" in event.attributes for event in happenings)
         if found.headline.startswith("killed by SIGKILL") and not told:
             missing.append("a main process that exits with 137 by itself looks the same to this backend")
     beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
@@ -110,18 +110,18 @@ async def cause(console: Console, sandbox: Sandbox) -> Cause:
     )  # fmt: skip
 
 
-async def _by_the_kernel(sandbox: Sandbox, found: Verdict | None) -> Verdict | None:
+async def _by_the_kernel(sandbox: Sandbox, verdict: Verdict | None) -> Verdict | None:
     """Settle an end by a SIGKILL that nobody is known to have sent, if the kernel log of this machine has it."""
-    if found is None or found.sure or sandbox.exit is None or sandbox.exit.signal != signal.SIGKILL:
-        return found
+    if verdict is None or verdict.sure or sandbox.exit is None or sandbox.exit.signal != signal.SIGKILL:
+        return verdict
     since = (sandbox.started_at or sandbox.created_at or 0.0) - 1
     kills = await asyncio.to_thread(oom_kills, sandbox.ref.id, since)
     near = [one for one in kills if sandbox.finished_at is None or abs(one.at - sandbox.finished_at) < _NEAR_S]
     if not near:
-        return found
+        return verdict
     whose = "its limit" if near[-1].limit else "the end of this machine's memory"
     seen = f"the kernel log: process {near[-1].pid} was killed for lack of memory"
-    return Verdict(f"out of memory: the kernel killed it at {whose}", (*found.evidence, seen))
+    return Verdict(f"out of memory: the kernel killed it at {whose}", (*verdict.evidence, seen))
 
 
 def _failed(sandbox: Sandbox) -> bool:
@@ -136,9 +136,9 @@ async def _rows(console: Console, sandbox: Sandbox, missing: list[str]) -> Seque
         return ()
 
 
-async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[Happening]:
+async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[GuestEvent]:
     try:
-        return [one async for one in console.inside.happenings(sandbox.ref)]
+        return [event async for event in console.inside.happenings(sandbox.ref)]
     except ConsoleError as error:
         missing.append(f"events: {error.message}")
         return ()
@@ -167,15 +167,15 @@ async def _denied(console: Console, sandbox: Sandbox, missing: list[str]) -> Seq
     """What was denied, did not resolve or failed in the minute before the end, or before now if it is running."""
     if sandbox.spec is None or not sandbox.spec.egress:
         return ()
-    kept: deque[EgressRecord] = deque(maxlen=_DENIED_MOST)
+    records: deque[EgressRecord] = deque(maxlen=_DENIED_MOST)
     end = sandbox.finished_at
     try:
         async for record in console.egress.records(sandbox.ref, since=end - DENIED_S if end else None):
             if record.outcome is not Outcome.ALLOWED and (end is None or record.at <= end + 1):
-                kept.append(record)
+                records.append(record)
     except ConsoleError as error:
         missing.append(f"egress: {error.message}")
-    return kept
+    return records
 
 
 async def _healthy(console: Console, sandbox: Sandbox) -> Sandbox | None:

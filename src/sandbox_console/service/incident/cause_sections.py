@@ -24,36 +24,38 @@ class Section(Struct, frozen=True):
     rows: tuple[tuple[str, str, str], ...] = ()
 
 
-def sections(found: Cause, now: float, duration: Callable[[float], str]) -> Iterator[Section]:
+def sections(cause: Cause, now: float, duration: Callable[[float], str]) -> Iterator[Section]:
     """Yield the sections that say something. The first is the verdict. ``duration`` puts seconds into words."""
-    yield _verdict(found)
-    denied = tuple(_denial(found.sandbox, one) for one in found.denied)
+    yield _verdict(cause)
+    denied = tuple(_denial(cause.sandbox, one) for one in cause.denied)
     every = (
-        Section("Evidence", found.verdict.evidence if found.verdict else ()),
-        Section("Its last lines", found.last_words),
+        Section("Evidence", cause.verdict.evidence if cause.verdict else ()),
+        Section("Its last lines", cause.last_words),
         Section(f"Denied or failed in the {DENIED_S:.0f} s before", denied),
-        Section("Changed by", tuple(_change(one, now, duration) for one in found.changed)),
-        Section(f"Unlike {found.beside}, which is healthy", rows=found.differs),
-        Section("What would have settled it", found.missing),
+        Section("Changed by", tuple(_change(one, now, duration) for one in cause.changed)),
+        Section(f"Unlike {cause.beside}, which is healthy", rows=cause.differs),
+        Section("What would have settled it", cause.missing),
     )
     yield from (one for one in every if one.lines or one.rows)
 
 
-def _verdict(found: Cause) -> Section:
-    judged = found.verdict
+def _verdict(cause: Cause) -> Section:
+    judged = cause.verdict
     if judged is None:
-        return Section("Why", (f"it is {found.sandbox.status}: it has not ended",))
+        return Section("Why", (f"it is {cause.sandbox.status}: it has not ended",))
     return Section("Why" if judged.sure else "Why (not sure)", (judged.headline,))
 
 
-def _denial(sandbox: Sandbox, one: EgressRecord) -> str:
+def _denial(sandbox: Sandbox, record: EgressRecord) -> str:
     end = sandbox.finished_at
-    before = f", {max(0.0, end - one.at):.1f} s before" if end else ""
-    return f"{one.host}:{one.port} {OUTCOMES[one.outcome]}: {REASONS.get(one.reason, one.reason)}{before}"
+    before = f", {max(0.0, end - record.at):.1f} s before" if end else ""
+    return (
+        f"{record.host}:{record.port} {OUTCOMES[record.outcome]}: {REASONS.get(record.reason, record.reason)}{before}"
+    )
 
 
-def _change(one: AuditEntry, now: float, duration: Callable[[float], str]) -> str:
-    row = one.attempt
+def _change(entry: AuditEntry, now: float, duration: Callable[[float], str]) -> str:
+    row = entry.attempt
     told = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
     changed = ", ".join(fields_changed(row.body))
-    return f"{told}: {one.outcome or 'in flight'}" + (f" ({changed})" if changed else "")
+    return f"{told}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")

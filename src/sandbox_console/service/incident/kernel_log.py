@@ -53,8 +53,8 @@ def _records(fd: int) -> Iterator[bytes]:
 def _kills(records: Iterator[bytes]) -> Iterator[OomKill]:
     booted = time.time() - time.monotonic()
     for record in records:
-        if found := _KILL.match(record):
-            group = found["group"].decode("utf-8", "replace")
+        if match := _KILL.match(record):
+            group = match["group"].decode("utf-8", "replace")
             yield OomKill(
-                booted + int(found["at"]) / 1e6, int(found["pid"]), group, found["why"] == b"CONSTRAINT_MEMCG"
+                booted + int(match["at"]) / 1e6, int(match["pid"]), group, match["why"] == b"CONSTRAINT_MEMCG"
             )

@@ -103,7 +103,7 @@ async def keep_evidence(console: Console, ref: SandboxRef, consent: Consent) -> 
 
 def evidence_folder(console: Console) -> Path:
     """The folder with the bundles of quarantines."""
-    return console.trail.path.parents[1] / "evidence"
+    return console.audit_log.path.parents[1] / "evidence"
 
 
 async def _step(what: str, work: object) -> Step:

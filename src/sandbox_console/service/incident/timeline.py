@@ -13,7 +13,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.logs.level import Level, level_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery
 from sandbox_console.model.egress import EgressRecord, Outcome
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.log import LogGap, LogItem, LogQuery
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats
 from sandbox_console.model.timeline import ClockDifference, Missing, Moment, Source, Timeline
@@ -53,20 +53,20 @@ async def timeline(
 
     ``samples`` are what the caller measured. Of many sandboxes, fewer moments of each are kept.
     """
-    most = max(EACH_LEAST, min(EACH_MOST, ALL_MOST // max(1, len(sandboxes))))
+    limit = max(EACH_LEAST, min(EACH_MOST, ALL_MOST // max(1, len(sandboxes))))
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def one(sandbox: Sandbox) -> Timeline:
         async with at_once:
-            return await _of_one(console, sandbox, span, most, (samples or {}).get(sandbox.ref, ()))
+            return await _of_one(console, sandbox, span, limit, (samples or {}).get(sandbox.ref, ()))
 
-    found, clocks = await asyncio.gather(asyncio.gather(*map(one, sandboxes)), _clocks(console, sandboxes))
-    moments = sorted((moment for one in found for moment in one.moments), key=lambda one: (one.at, one.ref))
-    return Timeline(tuple(_counted(moments)), tuple(gap for one in found for gap in one.missing), clocks)
+    timelines, clocks = await asyncio.gather(asyncio.gather(*map(one, sandboxes)), _clocks(console, sandboxes))
+    moments = sorted((moment for one in timelines for moment in one.moments), key=lambda one: (one.at, one.ref))
+    return Timeline(tuple(_counted(moments)), tuple(gap for one in timelines for gap in one.missing), clocks)
 
 
 async def _clocks(console: Console, sandboxes: Sequence[Sandbox]) -> tuple[ClockDifference, ...]:
-    places = sorted({(one.ref.backend, one.ref.host) for one in sandboxes})
+    places = sorted({(sandbox.ref.backend, sandbox.ref.host) for sandbox in sandboxes})
 
     async def difference(place: tuple[str, str]) -> float:
         try:
@@ -80,30 +80,31 @@ async def _clocks(console: Console, sandboxes: Sequence[Sandbox]) -> tuple[Clock
 
 
 async def _of_one(
-    console: Console, sandbox: Sandbox, span: Span, most: int, samples: Sequence[Stats]
+    console: Console, sandbox: Sandbox, span: Span, limit: int, samples: Sequence[Stats]
 ) -> Timeline:  # fmt: skip
     sources = {
         Source.BACKEND: _events(console, sandbox, span),
-        Source.AUDIT: _actions(console, sandbox, span, most),
+        Source.AUDIT: _actions(console, sandbox, span, limit),
         Source.EGRESS: _egress(console, sandbox, span),
         Source.LOG: _errors(console, sandbox, span),
     }
-    parts = await asyncio.gather(*(_newest(sandbox, source, told, span, most) for source, told in sources.items()))
+    parts = await asyncio.gather(*(_newest(sandbox, source, told, span, limit) for source, told in sources.items()))
     moments = [moment for part in parts for moment in part.moments]
     if not any(moment.source is Source.BACKEND for moment in moments):
         moments += [moment for moment in _states(sandbox) if span.holds(moment.at)]
-    moments += [_sample(sandbox, one) for one in samples if span.holds(one.at)]
+    moments += [_sample(sandbox, stats) for stats in samples if span.holds(stats.at)]
     return Timeline(tuple(moments), tuple(gap for part in parts for gap in part.missing))
 
 
-def _sample(sandbox: Sandbox, one: Stats) -> Moment:
+def _sample(sandbox: Sandbox, stats: Stats) -> Moment:
     values = (
-        ("cpu", "" if one.cpu_percent is None else f"{one.cpu_percent:.0f}%"), ("memory", _bytes(one.memory_bytes)),
-        ("net", _bytes(_both(one.net_rx, one.net_tx), "/s")), ("log", _bytes(one.log_rate, "/s")),
-        ("disk", _bytes(_both(one.block_read, one.block_write), "/s")),
+        ("cpu", "" if stats.cpu_percent is None else f"{stats.cpu_percent:.0f}%"),
+        ("memory", _bytes(stats.memory_bytes)),
+        ("net", _bytes(_both(stats.net_rx, stats.net_tx), "/s")), ("log", _bytes(stats.log_rate, "/s")),
+        ("disk", _bytes(_both(stats.block_read, stats.block_write), "/s")),
     )  # fmt: skip
     text = "  ".join(f"{name} {value}" for name, value in values if value)
-    return Moment(one.at, sandbox.ref, sandbox.name, Source.SAMPLE, "use", text)
+    return Moment(stats.at, sandbox.ref, sandbox.name, Source.SAMPLE, "use", text)
 
 
 def _both(one: float | None, other: float | None) -> float | None:
@@ -117,10 +118,10 @@ def _bytes(count: float | None, per: str = "") -> str:
 
 
 async def _newest(
-    sandbox: Sandbox, source: Source, told: AsyncIterator[Moment], span: Span, most: int
+    sandbox: Sandbox, source: Source, told: AsyncIterator[Moment], span: Span, limit: int
 ) -> Timeline:  # fmt: skip
     """The newest moments of a source; memory is bounded whatever a guest writes."""
-    kept: deque[Moment] = deque(maxlen=most)
+    kept: deque[Moment] = deque(maxlen=limit)
     seen, why = 0, ""
     try:
         async with aclosing(told) as moments:  # type: ignore[type-var]
@@ -131,25 +132,25 @@ async def _newest(
     except ConsoleError as error:
         why = error.message
     if seen > len(kept):
-        why = f"only the last {most} of {seen} are shown"
+        why = f"only the last {limit} of {seen} are shown"
     gaps = (Missing(sandbox.ref, sandbox.name, source, why),) if why else ()
     return Timeline(tuple(kept), gaps)
 
 
 async def _events(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
     since = None if span.since is None else span.since - _ROUNDED_S
-    async for one in console.inside.happenings(sandbox.ref, since=since):
-        yield Moment(one.at, sandbox.ref, sandbox.name, Source.BACKEND, one.what, _happened(one))
+    async for event in console.inside.happenings(sandbox.ref, since=since):
+        yield Moment(event.at, sandbox.ref, sandbox.name, Source.BACKEND, event.what, _happened(event))
 
 
-def _happened(one: Happening) -> str:
-    told = [one.detail, *(f"{key}={value}" for key, value in sorted(one.attributes.items()) if value)]
+def _happened(event: GuestEvent) -> str:
+    told = [event.detail, *(f"{key}={value}" for key, value in sorted(event.attributes.items()) if value)]
     return " ".join(filter(None, told))[:_TEXT_MOST]
 
 
-async def _actions(console: Console, sandbox: Sandbox, span: Span, most: int) -> AsyncIterator[Moment]:
+async def _actions(console: Console, sandbox: Sandbox, span: Span, limit: int) -> AsyncIterator[Moment]:
     """The actions on the sandbox, oldest first, including its creation, whose outcome names it."""
-    query = AuditQuery(limit=most, target=str(sandbox.ref), since=span.since, until=span.until)
+    query = AuditQuery(limit=limit, target=str(sandbox.ref), since=span.since, until=span.until)
     for entry in reversed(await console.history(query)):
         yield _action(sandbox, entry)
 
@@ -194,16 +195,16 @@ async def _errors(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterat
 
 
 def _errors_of(sandbox: Sandbox, batch: Sequence[LogItem]) -> list[Moment]:
-    found = []
+    moments = []
     for item in batch:
         if isinstance(item, LogGap):
             lost = "some output" if item.lines is None else f"{item.lines} lines"
-            found.append(_line(sandbox, item.at_ns, "gap", f"{lost} lost: {item.reason}"))
+            moments.append(_line(sandbox, item.at_ns, "gap", f"{lost} lost: {item.reason}"))
             continue
         text = item.data[: _TEXT_MOST * 4].decode("utf-8", "replace").rstrip("\r\n")
         if (level := level_of(text)) >= Level.ERROR:
-            found.append(_line(sandbox, item.at_ns, level.name.lower(), text[:_TEXT_MOST]))
-    return found
+            moments.append(_line(sandbox, item.at_ns, level.name.lower(), text[:_TEXT_MOST]))
+    return moments
 
 
 def _line(sandbox: Sandbox, at_ns: int, what: str, text: str) -> Moment:
@@ -236,7 +237,7 @@ def _counted(moments: Iterable[Moment]) -> Iterable[Moment]:
         yield open_
 
 
-def _alike(one: Moment, other: Moment) -> bool:
-    return (one.ref, one.source, one.what, one.text, one.seq) == (
+def _alike(moment: Moment, other: Moment) -> bool:
+    return (moment.ref, moment.source, moment.what, moment.text, moment.seq) == (
         other.ref, other.source, other.what, other.text, other.seq,
     )  # fmt: skip

@@ -27,7 +27,7 @@ Seen = tuple[Sandbox, EgressRecord]
 Refused = Callable[[Sandbox, ConsoleError | None], object]
 
 
-class _Book:
+class _SandboxDenials:
     """What is known about one sandbox."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class DenialFeed:
         self._started = False
         self._readers: dict[tuple[str, str], RecordReader] = {}
         self._followed: dict[SandboxRef, Sandbox] = {}
-        self._books: dict[SandboxRef, _Book] = {}
+        self._books: dict[SandboxRef, _SandboxDenials] = {}
         self._all: tuple[int, Feed] = (-1, Feed())
         self._told: dict[SandboxRef, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -96,9 +96,9 @@ class DenialFeed:
 
     def show(self, refs: Iterable[SandboxRef]) -> None:
         """Read these sandboxes, which are in view, before the others."""
-        wanted = set(refs)
+        sandbox_refs = set(refs)
         for reader in self._readers.values():
-            reader.show(wanted)
+            reader.show(sandbox_refs)
 
     async def follow(self, since: float | None, refused: Refused) -> AsyncIterator[Seen]:
         """Records as they are read, from ``since`` on. A slow caller slows the reading down."""
@@ -186,7 +186,7 @@ class DenialFeed:
         if ref not in self._followed:
             return
         records = [masked_host(record, self._vault) for record in records]
-        book = self._books.setdefault(ref, _Book())
+        book = self._books.setdefault(ref, _SandboxDenials())
         for record in records:
             book.add(ref, sandbox.name, record)
         self._shrink()

@@ -12,7 +12,7 @@ from sandbox_console.model.action import ChangeEgress, DenyEgress, Rename, Updat
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
 from sandbox_console.model.drift import DriftState, FieldDrift, compare
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.audit_log import AuditLog
 
 OUTSIDE = "outside the console"
 _LOOKED_AT = 100
@@ -21,8 +21,8 @@ _LOOKED_AT = 100
 class Drifts:
     """Drift of the sandboxes of one console. It asks no backend for a list: what differs is in ``Sandbox.found``."""
 
-    def __init__(self, trail: Trail) -> None:
-        self._trail = trail
+    def __init__(self, audit_log: AuditLog) -> None:
+        self._audit_log = audit_log
 
     async def fields(self, sandbox: Sandbox) -> Sequence[FieldDrift]:
         """Every field, and who changed those that differ. The sandbox must have been inspected."""
@@ -30,7 +30,7 @@ class Drifts:
         if not any(row.state is DriftState.DRIFTED for row in rows):
             return rows
         try:
-            entries = await self._trail.entries(AuditQuery(limit=_LOOKED_AT, target=str(sandbox.ref)))
+            entries = await self._audit_log.entries(AuditQuery(limit=_LOOKED_AT, target=str(sandbox.ref)))
         except ConsoleError as error:
             who: Mapping[str, Any] = {"by": "unknown", "note": f"the audit log cannot be read: {error.message}"}
             return [structs.replace(row, **who) if row.state is DriftState.DRIFTED else row for row in rows]

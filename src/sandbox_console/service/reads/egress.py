@@ -15,7 +15,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.egress_rules import changed, opened
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
-from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.denials import DenialFeed, Refused, Seen, has_gateway, masked_host
 from sandbox_console.service.reads.fleet import Fleet
@@ -29,10 +29,12 @@ TEMPLATE = "template"
 class Outbound:
     """Reads of egress. Each raises Unsupported, with the reason, if a backend has none."""
 
-    def __init__(self, fleet: Fleet, denials: DenialFeed, asks: HostRequests, vault: Vault, trail: Trail) -> None:
+    def __init__(
+        self, fleet: Fleet, denials: DenialFeed, asks: HostRequests, vault: Vault, audit_log: AuditLog
+    ) -> None:
         self._fleet = fleet
         self._asks = asks
-        self._trail = trail
+        self._audit_log = audit_log
         self._vault = vault
         self._denials = denials
 
@@ -94,7 +96,7 @@ class Outbound:
             async with aclosing(self._denials.follow(since, refused)) as news:  # type: ignore[type-var]
                 async for seen in news:
                     yield seen
-        asks = await unanswered(self._trail)
+        asks = await unanswered(self._audit_log)
         sandboxes, healths = await self._fleet.listing()
         answered(healths)
         for sandbox in sandboxes:

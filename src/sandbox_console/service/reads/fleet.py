@@ -21,7 +21,7 @@ from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
-from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
+from sandbox_console.service.reads.lookup import Answer, Lookup, LookupResult, place
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless it is configured."""
@@ -93,7 +93,7 @@ class Fleet:
     async def listing(self, backend: str = "") -> tuple[list[Sandbox], list[BackendHealth]]:
         """All sandboxes of the backends that answer, and each backend's health. A silent one takes its full timeout."""
         answers = await asyncio.gather(*(self.ask(*key) for key in self._of(backend)))
-        return [sandbox for found, _ in answers for sandbox in found], [health for _, health in answers]
+        return [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
 
     async def as_answered(
         self, backend: str = "", patience_s: float = 0.0
@@ -112,7 +112,7 @@ class Fleet:
                 new = [key for key, task in requests.items() if key not in answered and task.done()]
                 answered.update(new)
                 answers = [requests[key].result() for key in new]
-                part = [one for found, _ in answers for one in found], [health for _, health in answers]
+                part = [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
                 yield part, [key for key in requests if key not in answered]
                 waiting = [task for key, task in requests.items() if key not in answered]
                 if waiting:
@@ -148,15 +148,17 @@ class Fleet:
             raise UsageError(f"no backend is called {requested!r}", hint="sandbox-console doctor")
         keys = [key for key in keys if key[0] == (name or default)] or keys
         silent: dict[Key, BackendHealth] = {}
-        async with aclosing(self.healths(keys)) as found:
-            async for health in found:
+        async with aclosing(self.healths(keys)) as healths:
+            async for health in healths:
                 if health.ok:
                     return health.backend, health.host
                 silent[health.backend, health.host] = health
         first = silent[keys[0]]
         raise BackendUnreachable(f"{first.backend} does not answer: {first.reason}", hint=first.hint)
 
-    async def find(self, words: Sequence[str], *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
+    async def find(
+        self, words: Sequence[str], *, changing: bool, only_answering: bool
+    ) -> list[LookupResult | ConsoleError]:
         """What each NAME means, or why that is unknown.
 
         A NAME is a name, ``backend:name``, ``backend/host/id``, an id or its beginning.
@@ -203,7 +205,7 @@ class Fleet:
         began = time.time()
         answer = await self._ask(name, host, brief=brief)
         if self.holds is not None and self.holds.all():
-            answer = [self.marked(one) for one in answer[0]], answer[1]
+            answer = [self.marked(sandbox) for sandbox in answer[0]], answer[1]
         if answer[1].ok:
             self.names.listed((name, host), answer[0], began)
         elif answer[1].silent:

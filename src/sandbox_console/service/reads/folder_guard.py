@@ -64,7 +64,11 @@ class FolderGuard:
                 backend = await self._fleet.use(name, host)
                 if isinstance(backend, NamesFolders):
                     return await backend.shares()
-                return [one.spec.workspace for one in await backend.list() if one.spec and one.spec.workspace]
+                return [
+                    sandbox.spec.workspace
+                    for sandbox in await backend.list()
+                    if sandbox.spec and sandbox.spec.workspace
+                ]
         except (TimeoutError, ConsoleError, OSError):
             return None
 
@@ -97,8 +101,8 @@ class FolderGuard:
 
     async def _image_problem(self, folder: str) -> str:
         """Why an image cannot be used: if a guest can change it, its links could lead a new sandbox anywhere."""
-        ground = await self.ground()
-        if root := await asyncio.to_thread(_lies_in, folder, [root.path for root in ground.roots.values()]):
+        guest_folders = await self.ground()
+        if root := await asyncio.to_thread(_lies_in, folder, [root.path for root in guest_folders.roots.values()]):
             return f"{folder} lies in {root}, which a sandbox can write: copy it to a place of its own"
         return ""
 
@@ -175,20 +179,20 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
     folders = known.all
     if not folders:
         return
-    ground = known.ground()
+    guest_folders = known.ground()
     hint = (
         "keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME; "
         f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
     )
     for what, place in own.places:
-        if root := _lies_in(str(place), folders) or _led_by(place, ground):
+        if root := _lies_in(str(place), folders) or _led_by(place, guest_folders):
             raise ConfigError(f"{place}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
 
 
-def _led_by(place: Path, ground: GuestFolders) -> str:
+def _led_by(place: Path, guest_folders: GuestFolders) -> str:
     """The first of the guests' folders that the path to a place leads through; empty if there is none."""
     try:
-        with find(place, ground) as found:
+        with find(place, guest_folders) as found:
             return found.folder.root.path if found.folder.root else ""
     except Conflict as error:
         return error.message.partition(" is ")[0]

@@ -20,7 +20,7 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
 from sandbox_console.model.egress import ASKED, EgressRecord
 from sandbox_console.model.egress_rules import key_of
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.reads.hub import Hub
 
 RULE = "mcp.ask"
@@ -49,13 +49,13 @@ class HostRequest(Struct, frozen=True):
         return EgressRecord(self.at, sandbox, host, port, allowed=False, reason=ASKED, rule=self.actor)
 
 
-async def unanswered(trail: Trail) -> list[HostRequest]:
+async def unanswered(audit_log: AuditLog) -> list[HostRequest]:
     """The requests without an answer, oldest first; none if the log cannot be read."""
-    found: list[AuditEntry] = []
+    entries: list[AuditEntry] = []
     with suppress(ConsoleError, OSError):
         for verb in (ChangeEgress.verb, DenyEgress.verb):
-            found += await trail.entries(AuditQuery(limit=_ROWS_MOST, action=verb))
-    return list(_open(sorted(found, key=lambda one: one.attempt.seq)).values())
+            entries += await audit_log.entries(AuditQuery(limit=_ROWS_MOST, action=verb))
+    return list(_open(sorted(entries, key=lambda entry: entry.attempt.seq)).values())
 
 
 def _open(entries: Iterable[AuditEntry]) -> dict[tuple[str, object], HostRequest]:
@@ -80,8 +80,10 @@ def _patterns(body: Any) -> list[str]:
 class HostRequests:
     """Calls ``take`` with each open request once its sandbox is known, until :meth:`close`."""
 
-    def __init__(self, trail: Trail, hub: Hub, take: Callable[[SandboxRef, EgressRecord], Awaitable[bool]]) -> None:
-        self._trail, self._hub, self._take = trail, hub, take
+    def __init__(
+        self, audit_log: AuditLog, hub: Hub, take: Callable[[SandboxRef, EgressRecord], Awaitable[bool]]
+    ) -> None:
+        self._audit_log, self._hub, self._take = audit_log, hub, take
         self._task: asyncio.Task[None] | None = None
         self._told: set[int] = set()
 
@@ -100,10 +102,10 @@ class HostRequests:
         before, waiting = -1, list[HostRequest]()
         while True:
             with suppress(ConsoleError, OSError):
-                newest = await self._trail.newest()
+                newest = await self._audit_log.newest()
                 if newest != before:
-                    before, waiting = newest, await unanswered(self._trail)
-                waiting = [one for one in waiting if not await self._tell(one)]
+                    before, waiting = newest, await unanswered(self._audit_log)
+                waiting = [request for request in waiting if not await self._tell(request)]
             await asyncio.sleep(LOOK_S)
 
     async def _tell(self, ask: HostRequest) -> bool:

@@ -13,7 +13,7 @@ from msgspec import structs
 from sandbox_console.backends.abilities import (
     Changes,
     Files,
-    Happenings,
+    GuestEvents,
     HasClock,
     Images,
     Processes,
@@ -23,7 +23,7 @@ from sandbox_console.backends.abilities import (
 )
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.guest import FileInfo, FileKind, GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import FileInfo, FileKind, GuestEvent, GuestProcess, PathChange
 from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.shells import SHELLS, distinct
@@ -39,10 +39,10 @@ _CLOCKS_ALIKE_S = 0.5
 async def _executable(backend: Files, ref: SandboxRef, path: str) -> bool:
     """Return whether a path is there and no folder. What a link points to is not followed."""
     try:
-        found = await backend.stat(ref, path)
+        info = await backend.stat(ref, path)
     except NotFound:
         return False
-    return found.kind is not FileKind.DIRECTORY and (found.kind is FileKind.LINK or bool(found.mode & 0o111))
+    return info.kind is not FileKind.DIRECTORY and (info.kind is FileKind.LINK or bool(info.mode & 0o111))
 
 
 class Inspection:
@@ -69,14 +69,14 @@ class Inspection:
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
         """The processes that are running in a sandbox, with known secrets masked in their commands."""
         mask = await self.mask(ref)
-        found = await (await self._able(ref, Processes, Capability.PROCESSES)).processes(ref)
-        return [structs.replace(one, command=mask(one.command)) for one in found]
+        guest_processes = await (await self._able(ref, Processes, Capability.PROCESSES)).processes(ref)
+        return [structs.replace(process, command=mask(process.command)) for process in guest_processes]
 
     async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
         """How a sandbox's root differs from its image, with known secrets masked in the paths."""
         mask = await self.mask(ref)
-        found = await (await self._able(ref, Changes, Capability.DIFF)).changes(ref)
-        return [structs.replace(one, path=mask(one.path)) for one in found]
+        path_changes = await (await self._able(ref, Changes, Capability.DIFF)).changes(ref)
+        return [structs.replace(change, path=mask(change.path)) for change in path_changes]
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         """The provider's own description, with known secrets masked."""
@@ -86,14 +86,16 @@ class Inspection:
 
     async def happenings(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
-    ) -> AsyncIterator[Happening]:
+    ) -> AsyncIterator[GuestEvent]:
         """The backend's events of a sandbox, oldest first, with known secrets masked."""
         mask = await self.mask(ref)
-        backend = await self._able(ref, Happenings, Capability.EVENTS)
-        async with aclosing(backend.happenings(ref, since=since, follow=follow)) as found:  # type: ignore[type-var]
-            async for one in found:
+        backend = await self._able(ref, GuestEvents, Capability.EVENTS)
+        async with aclosing(backend.happenings(ref, since=since, follow=follow)) as events:  # type: ignore[type-var]
+            async for event in events:
                 yield structs.replace(
-                    one, detail=mask(one.detail), attributes={key: mask(word) for key, word in one.attributes.items()}
+                    event,
+                    detail=mask(event.detail),
+                    attributes={key: mask(word) for key, word in event.attributes.items()},
                 )
 
     async def clock_difference(self, backend: str, host: str) -> float:

@@ -67,8 +67,8 @@ Look = Callable[[Exec, ExecIO], Awaitable[object]]
 class LeakScan:
     """One scan."""
 
-    def __init__(self, fleet: Fleet, vault: Vault, state: Path, look: Look, ground: AskGround) -> None:
-        self._ground = ground
+    def __init__(self, fleet: Fleet, vault: Vault, state: Path, look: Look, guest_folders: AskGround) -> None:
+        self._ground = guest_folders
         self._fleet = fleet
         self._vault = vault
         self._state = state
@@ -90,9 +90,9 @@ class LeakScan:
         for sandbox in sandboxes:
             async for found in self._sandbox(scanner, sandbox):
                 yield self._masked(found)
-        ground = await self._ground()
+        guest_folders = await self._ground()
         for root in (self._state, *paths):
-            async for found in _files(scanner, root, self._state / "backends", ground):
+            async for found in _files(scanner, root, self._state / "backends", guest_folders):
                 yield self._masked(found)
 
     def _masked(self, found: Leak | NotLooked) -> Leak | NotLooked:
@@ -171,7 +171,7 @@ def fingerprint_key(state: Path) -> bytes:
 
 def _in_environments(scanner: Scanner, data: bytes, name: str, own: set[str]) -> list[Leak]:
     """Hits by process and variable, except for a secret in the variable in which it was passed."""
-    found: list[Leak] = []
+    leaks: list[Leak] = []
     for process in data.split(_BEGIN)[1:]:
         pid, *entries = process.split(b"\0")
         for entry in entries:
@@ -179,12 +179,14 @@ def _in_environments(scanner: Scanner, data: bytes, name: str, own: set[str]) ->
             meant = scanner.fingerprints.get(variable) if variable in own else None
             hits = [hit for hit in scanner.scan([entry]) if hit.fingerprint != meant]
             place = f"environment of {name}: {variable} of process {pid.decode('ascii', 'replace')}"
-            found += [replace(leak, line=0) for leak in _summed(place, hits)]
-    return found
+            leaks += [replace(leak, line=0) for leak in _summed(place, hits)]
+    return leaks
 
 
-async def _files(scanner: Scanner, root: Path, skip: Path, ground: GuestFolders) -> AsyncIterator[Leak | NotLooked]:
-    found = files_below(root, skip, ground)
+async def _files(
+    scanner: Scanner, root: Path, skip: Path, guest_folders: GuestFolders
+) -> AsyncIterator[Leak | NotLooked]:
+    found = files_below(root, skip, guest_folders)
     while (one := await asyncio.to_thread(next, found, None)) is not None:
         path, file = one
         if isinstance(file, str):

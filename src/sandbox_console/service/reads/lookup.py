@@ -21,7 +21,7 @@ _AT_ONCE = 32
 Answer = tuple[Sequence[Sandbox], BackendHealth]
 
 
-class Found(Struct, frozen=True):
+class LookupResult(Struct, frozen=True):
     """What a NAME means. ``doubts`` are the hosts that do not answer and may have it too."""
 
     sandbox: Sandbox
@@ -58,18 +58,18 @@ class Lookup:
         self._answers: dict[Key, Answer] = {}
         self._recalled: dict[tuple[Key, str], bool] = {}
 
-    async def run(self, *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
+    async def run(self, *, changing: bool, only_answering: bool) -> list[LookupResult | ConsoleError]:
         """What each word means, or why that is not known, in the order of the words."""
         await self._ask([word for word in self._words if not _full(word)])
         if not only_answering:
             await self._recall()
         limit = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(word: str) -> Found | ConsoleError:
+        async def one(word: str) -> LookupResult | ConsoleError:
             try:
                 if _full(word):
                     async with limit:
-                        return Found(await self._fleet.inspect(SandboxRef(*word.split("/", 2))))
+                        return LookupResult(await self._fleet.inspect(SandboxRef(*word.split("/", 2))))
                 return self._meant(word, changing=changing, only_answering=only_answering)
             except ConsoleError as error:
                 return error
@@ -118,7 +118,7 @@ class Lookup:
 
     # Deciding
 
-    def _meant(self, word: str, *, changing: bool, only_answering: bool) -> Found:
+    def _meant(self, word: str, *, changing: bool, only_answering: bool) -> LookupResult:
         scope, name = self._scope(word), _name(word)
         if not scope:
             raise UsageError(
@@ -134,7 +134,7 @@ class Lookup:
             hint = f"name it in full, {fits[0].ref}, or give --only-answering"
             raise BackendUnreachable(f"{self._doubt(doubts[0], name)} too", hint=hint)
         if fits:
-            return Found(fits[0], doubts)
+            return LookupResult(fits[0], doubts)
         raise self._missing(word, scope, doubts)
 
     def _missing(self, word: str, scope: Sequence[Key], doubts: Sequence[BackendHealth]) -> ConsoleError:
@@ -144,7 +144,11 @@ class Lookup:
         if doubts:
             text = f"{self._doubt(doubts[0], _name(word))}: {doubts[0].reason}"
             return BackendUnreachable(text, hint=doubts[0].hint or "--only-answering leaves it out")
-        silent = "; not asked: " + ", ".join(f"{place(one)} ({one.reason})" for one in dead) if dead else ""
+        silent = (
+            "; not asked: " + ", ".join(f"{place(backend_health)} ({backend_health.reason})" for backend_health in dead)
+            if dead
+            else ""
+        )
         return NotFound(f"no sandbox is called {word!r}{silent}", hint="sandbox-console ls --all")
 
     def _doubts(self, scope: Sequence[Key], name: str) -> list[BackendHealth]:
@@ -164,9 +168,9 @@ class Lookup:
         return f"{place(health)} does not answer and {'held' if held else 'may hold'} {name!r}"
 
     def _fits(self, scope: Sequence[Key], name: str) -> list[Sandbox]:
-        there = [one for key in scope if key in self._answers for one in self._answers[key][0]]
-        return [one for one in there if one.name == name] or [
-            one for one in there if len(name) >= ID_PREFIX and one.ref.id.startswith(name)
+        there = [sandbox for key in scope if key in self._answers for sandbox in self._answers[key][0]]
+        return [sandbox for sandbox in there if sandbox.name == name] or [
+            sandbox for sandbox in there if len(name) >= ID_PREFIX and sandbox.ref.id.startswith(name)
         ]
 
     def _scope(self, word: str) -> list[Key]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from msgspec import Struct
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.guest import FileKind, GuestProcess, PathChange
+from sandbox_console.model.kept_shell import KeptShell
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service.reads.inspection import Inspection
 
@@ -20,6 +23,9 @@ MEASURED = 100
 """The most files whose size is asked for, one request each."""
 
 _AT_ONCE = 8
+_INIT = "/sbin/docker-init"
+"""An empty file, over which an engine mounts its own init, and the first word of that process."""
+
 T = TypeVar("T")
 
 
@@ -42,6 +48,7 @@ class Losses(Struct, frozen=True):
     processes: int = 0
     processes_unknown: str = ""
     shells: int = 0
+    kept_shells: int = 0
 
     @property
     def known_bytes(self) -> int:
@@ -49,11 +56,25 @@ class Losses(Struct, frozen=True):
         return sum(one.size or 0 for one in self.files)
 
 
-class LossReader:
-    """Reads losses. ``sessions`` counts this console's open shells and forwards of a sandbox."""
+def kept_image(name: str, at: float) -> str:
+    """A name for the image that keeps a sandbox's files, made at a time in seconds since the epoch."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "sandbox"
+    return f"{plain}-kept:{datetime.fromtimestamp(at, UTC):%Y%m%d-%H%M%S}"
 
-    def __init__(self, inside: Inspection, sessions: Callable[[SandboxRef], int]) -> None:
-        self._inside, self._sessions = inside, sessions
+
+class LossReader:
+    """Reads losses.
+
+    ``sessions`` counts this console's open shells and forwards of a sandbox, ``kept`` lists its kept shells.
+    """
+
+    def __init__(
+        self,
+        inside: Inspection,
+        sessions: Callable[[SandboxRef], int],
+        kept: Callable[[SandboxRef], Awaitable[Sequence[KeptShell]]],
+    ) -> None:
+        self._inside, self._sessions, self._kept = inside, sessions, kept
 
     async def read(self, sandbox: Sandbox) -> Losses:
         """What would be lost now. A backend that does not answer within `PATIENCE_S` costs that much time."""
@@ -61,18 +82,20 @@ class LossReader:
             _tried(self._inside.changes(sandbox.ref), []), _tried(self._processes(sandbox), [])
         )
         files = await self._files(sandbox, changes)
+        kept = len(await self._kept(sandbox.ref))
         return Losses(
-            files, no_changes, max(0, len(processes) - 1), no_processes, self._sessions(sandbox.ref)
+            files, no_changes, max(0, len(processes) - 1), no_processes, self._sessions(sandbox.ref), kept
         )  # fmt: skip
 
     async def _processes(self, sandbox: Sandbox) -> Sequence[GuestProcess]:
-        return await self._inside.processes(sandbox.ref) if sandbox.status.live else ()
+        found = await self._inside.processes(sandbox.ref) if sandbox.status.live else ()
+        return [one for one in found if not one.command.startswith(f"{_INIT} ")]
 
     async def _files(self, sandbox: Sandbox, changes: Sequence[PathChange]) -> tuple[LostFile, ...]:
         """The added and changed files, without the folders above them and without what is mounted."""
         paths = [one.path for one in changes if one.how in ("added", "changed")]
         above = {path[:at] for path in paths for at, sign in enumerate(path) if sign == "/"}
-        left = [path for path in paths if path not in above and not path.startswith("/workspace/")]
+        left = [path for path in paths if path not in above and path != _INIT and not path.startswith("/workspace/")]
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def measured(path: str) -> LostFile | None:

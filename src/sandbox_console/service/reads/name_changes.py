@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Create, Fork, Remove, Rename, RestoreSnapshot, Update, place_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
-from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.reads.known_names import Key, KnownNames
 
 _LOOKED_AT = 200
@@ -33,12 +33,12 @@ def note_after(names: KnownNames, action: Action) -> None:
         names.gone(place_of(action), action.ref.id)
 
 
-def recorded(trail: Trail) -> Callable[[Key, str], Awaitable[bool]]:
+def recorded(audit_log: AuditLog) -> Callable[[Key, str], Awaitable[bool]]:
     """A function that says whether the log has a sandbox of a name on a host that was not removed since."""
 
     async def told(key: Key, name: str) -> bool:
         try:
-            rows = await trail.entries(AuditQuery(limit=_LOOKED_AT, backend=key[0], text=name))
+            rows = await audit_log.entries(AuditQuery(limit=_LOOKED_AT, backend=key[0], text=name))
         except ConsoleError:  # a log that cannot be read says nothing
             return False
         last = next((entry for entry in rows if _is_about(entry, "/".join(key), name)), None)

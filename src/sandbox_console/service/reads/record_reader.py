@@ -181,9 +181,9 @@ class RecordReader:
         try:
             by = self._way(await self._use())
             if isinstance(by, _Files):
-                found = await self._from_file(by.backend, source)
+                records = await self._from_file(by.backend, source)
             else:
-                found = await self._asked(by, source)
+                records = await self._asked(by, source)
         except (NotFound, Unsupported):
             source.idle = True
             self._refused(source.ref, None)  # the list shows that
@@ -197,8 +197,8 @@ class RecordReader:
         if self._sources.get(source.ref) is source:
             source.read, source.failures = True, 0
             self._refused(source.ref, None)
-            if found:
-                await self._take(source.ref, found)
+            if records:
+                await self._take(source.ref, records)
 
     def _failed(self, source: _Source, error: ConsoleError) -> None:
         if self._sources.get(source.ref) is source:
@@ -228,19 +228,19 @@ class RecordReader:
             source.idle = True
             self._later(source, _MISSING_S)
         follower = source.follower = source.follower or Follower(folder)
-        found = await asyncio.to_thread(follower.poll, None, READ_MOST)
+        records = await asyncio.to_thread(follower.poll, None, READ_MOST)
         if follower.more:
             self._ready(source.ref)
-        return found
+        return records
 
     async def _asked(self, gateway: Egress, source: _Source) -> Sequence[EgressRecord]:
         records = gateway.egress_records(source.ref, since=source.last, follow=False)
         try:
             async with asyncio.timeout(_ANSWER_S), aclosing(records) as every:  # type: ignore[type-var]
-                found = [one async for one in every if source.last is None or one.at > source.last]
+                found = [record async for record in every if source.last is None or record.at > source.last]
         except TimeoutError:
             raise BackendError(f"its records did not arrive within {_ANSWER_S:.0f} s") from None
-        source.last = max((one.at for one in found), default=source.last)
+        source.last = max((record.at for record in found), default=source.last)
         if self._sources.get(source.ref) is source:
             source.quiet = 0 if found else source.quiet + 1
             self._later(source, self._pause(source))
@@ -248,5 +248,5 @@ class RecordReader:
 
     def _pause(self, source: _Source) -> float:
         """Seconds until it is queried again."""
-        most = QUIET_SHOWN_S if source.ref in self._shown else QUIET_S
-        return min(ROUND_S * (1 << min(source.quiet, 5)), most)
+        limit = QUIET_SHOWN_S if source.ref in self._shown else QUIET_S
+        return min(ROUND_S * (1 << min(source.quiet, 5)), limit)

@@ -14,13 +14,13 @@ import msgspec
 
 from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.action import OpenShell
-from sandbox_console.model.recording import Check, Found, Recording
+from sandbox_console.model.recording import Check, Recording, RecordingMatch
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.recording.cast import Event, lines, read_events, read_header
 from sandbox_console.recording.writer import KILLED, Recorded, Writer, digest_of, finish_lost
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import RecordingOptions
-from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.audit_log import AuditLog
 
 T = TypeVar("T")
 _MIB = 1024 * 1024
@@ -29,10 +29,10 @@ _MIB = 1024 * 1024
 class Recordings:
     """The recordings of one state folder."""
 
-    def __init__(self, folder: Path, options: RecordingOptions, trail: Trail, redactor: Redactor) -> None:
+    def __init__(self, folder: Path, options: RecordingOptions, audit_log: AuditLog, redactor: Redactor) -> None:
         self.folder = folder
         self._options = options
-        self._trail = trail
+        self._audit_log = audit_log
         self._redactor = redactor
 
     def required(self, request: OpenShell) -> bool:
@@ -49,7 +49,7 @@ class Recordings:
             {
                 "width": request.cols, "height": request.rows, "timestamp": int(time.time()),
                 "title": name, "env": {"TERM": request.term},
-                "sandbox": str(request.ref), "actor": self._trail.actor, "audit_id": audit_id,
+                "sandbox": str(request.ref), "actor": self._audit_log.actor, "audit_id": audit_id,
             },
             self._options.max_mib * _MIB,
         )  # fmt: skip
@@ -78,7 +78,7 @@ class Recordings:
     async def list(self) -> list[Recording]:
         """All recordings, newest first."""
         paths = await asyncio.to_thread(lambda: sorted(self.folder.glob("*.cast"), reverse=True))
-        return [found for path in paths if (found := await self._told(path)) is not None]
+        return [recording for path in paths if (recording := await self._told(path)) is not None]
 
     async def events(self, id_: str) -> AsyncIterator[Event]:
         """The events of a recording, in order. Raises NotFound."""
@@ -95,7 +95,7 @@ class Recordings:
             for one in some:
                 yield one
 
-    async def search(self, wanted: str) -> AsyncIterator[Found]:
+    async def search(self, wanted: str) -> AsyncIterator[RecordingMatch]:
         """The lines that contain a text, ignoring case, newest recording first."""
         folded = wanted.casefold()
         for recording in await self.list():
@@ -103,7 +103,7 @@ class Recordings:
                 continue
             async for at, line in self.text(recording.id):
                 if folded in line.casefold():
-                    yield Found(recording, at, line)
+                    yield RecordingMatch(recording, at, line)
 
     def path(self, id_: str) -> Path:
         """The file of a recording. Raises NotFound."""
@@ -127,7 +127,7 @@ class Recordings:
 
     async def _check(self, path: Path, audit_id: int) -> Check:
         try:
-            entry = await self._trail.entry(audit_id)
+            entry = await self._audit_log.entry(audit_id)
         except ConsoleError:
             return Check.UNENDED
         for note in entry.notes:
@@ -164,10 +164,10 @@ def _some(source: Iterator[T]) -> list[T]:
 
 def _make_room(folder: Path, cap_bytes: int) -> None:
     """Remove the oldest recordings until the rest fits."""
-    found = sorted(folder.glob("*.cast")) if folder.is_dir() else []
-    sizes = {path: path.stat().st_size for path in found}
+    paths = sorted(folder.glob("*.cast")) if folder.is_dir() else []
+    sizes = {path: path.stat().st_size for path in paths}
     total = sum(sizes.values())
-    for path in found:
+    for path in paths:
         if total <= cap_bytes:
             return
         path.unlink(missing_ok=True)

@@ -142,13 +142,13 @@ class Retained:
                 before = found.get(ref)
                 size, at = (before.size_bytes, before.at) if before else (0, 0.0)
                 found[ref] = RetainedLog(ref, whose["name"], size + info.st_size, max(at, info.st_mtime))
-        return sorted(found.values(), key=lambda one: -one.at)
+        return sorted(found.values(), key=lambda log: -log.at)
 
     def _items(self, ref: SandboxRef) -> Iterator[LogItem]:
         path = self._path(ref)
-        for one in (path.with_suffix(".old"), path):
+        for file_path in (path.with_suffix(".old"), path):
             with contextlib.suppress(FileNotFoundError):
-                yield from _read(one)
+                yield from _read(file_path)
 
 
 class Keeper:

@@ -39,10 +39,10 @@ class SecretInfo(Struct, frozen=True):
 class Secrets:
     """The secrets of one console."""
 
-    def __init__(self, vault: Vault, fleet: Fleet, state: Path, look: Look, ground: AskGround) -> None:
+    def __init__(self, vault: Vault, fleet: Fleet, state: Path, look: Look, guest_folders: AskGround) -> None:
         self._vault = vault
         self._fleet = fleet
-        self._scan = LeakScan(fleet, vault, state, look, ground)
+        self._scan = LeakScan(fleet, vault, state, look, guest_folders)
 
     @property
     def names(self) -> Sequence[str]:
@@ -62,20 +62,20 @@ class Secrets:
         for sandbox in sandboxes:
             for name in sandbox.spec.secrets if sandbox.spec else ():
                 users.setdefault(name, []).append(sandbox.name)
-        found = [replace(one, used_by=tuple(sorted(users.get(one.name, ())))) for one in self.defined]
+        secrets = [replace(one, used_by=tuple(sorted(users.get(one.name, ())))) for one in self.defined]
         # A backend that cannot work here at all has no sandboxes either.
-        silent = [one for one in healths if one.state is HealthState.UNREACHABLE] if found else []
-        return found, [f"{one.backend} ({one.reason})" for one in silent]
+        silent = [one for one in healths if one.state is HealthState.UNREACHABLE] if secrets else []
+        return secrets, [f"{one.backend} ({one.reason})" for one in silent]
 
-    async def checked(self, one: SecretInfo) -> SecretInfo:
+    async def checked(self, secret: SecretInfo) -> SecretInfo:
         """Read a secret, and say whether that worked."""
-        source = self._vault.table[one.name]
+        source = self._vault.table[secret.name]
         note = local.exposure(source.source.partition(":")[2]) if source.kind == "file" else ""
         try:
-            await self._vault.resolve([one.name])
+            await self._vault.resolve([secret.name])
         except SecretError as error:
-            return replace(one, problem=error.message, hint=error.hint)
-        return replace(one, note=note)
+            return replace(secret, problem=error.message, hint=error.hint)
+        return replace(secret, note=note)
 
     async def learn(self) -> None:
         """Read the values that need no program, so that `masked` hides them. Unreadable ones are skipped."""

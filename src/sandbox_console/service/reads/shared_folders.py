@@ -24,7 +24,7 @@ _MOST_EACH = 8
 """The most folders remembered for one path since the machine started."""
 
 
-class Seen(Struct, frozen=True, array_like=True):
+class FolderRecord(Struct, frozen=True, array_like=True):
     """A folder as it was when it was given to a guest."""
 
     device: int
@@ -39,7 +39,7 @@ class SharedFolders(Struct, frozen=True):
     """
 
     folders: dict[str, list[str]] = field(default_factory=dict)
-    seen: dict[str, list[Seen]] = field(default_factory=dict)
+    seen: dict[str, list[FolderRecord]] = field(default_factory=dict)
 
     @property
     def all(self) -> set[str]:
@@ -49,7 +49,7 @@ class SharedFolders(Struct, frozen=True):
     def now(self, folders: Mapping[str, Sequence[str]]) -> SharedFolders:
         """A copy with these folders instead, checked again. Folders that no guest has any more are dropped."""
         fresh = _sorted(folders)
-        seen: dict[str, list[Seen]] = {}
+        seen: dict[str, list[FolderRecord]] = {}
         for folder in {one for found in fresh.values() for one in found}:
             known = self.seen.get(folder, [])
             one = _look(folder)
@@ -87,14 +87,14 @@ def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> 
 
     ``said`` is what this console's backends have just reported, in case it could not be stored.
     """
-    found = read(state)
-    if said and found.folders != found.folders | _sorted(said):
-        found = found.now({**found.folders, **said})
+    shared_folders = read(state)
+    if said and shared_folders.folders != shared_folders.folders | _sorted(said):
+        shared_folders = shared_folders.now({**shared_folders.folders, **said})
     with contextlib.suppress(RuntimeError):  # no home
         usual = read(Path(platformdirs.user_state_path("sandbox-console")))
-        folders = {key: [*usual.folders.get(key, []), *found.folders.get(key, [])] for key in usual.folders}
-        return SharedFolders(found.folders | folders, usual.seen | found.seen)
-    return found
+        folders = {key: [*usual.folders.get(key, []), *shared_folders.folders.get(key, [])] for key in usual.folders}
+        return SharedFolders(shared_folders.folders | folders, usual.seen | shared_folders.seen)
+    return shared_folders
 
 
 def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str, Sequence[str]]]) -> None:
@@ -116,9 +116,12 @@ def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str,
         os.close(lock)
 
 
-def _keep(state: Path, given: SharedFolders) -> None:
+def _keep(state: Path, shared_folders: SharedFolders) -> None:
     fresh = state / f".{FILE}.{os.getpid()}"
-    data: dict[str, Any] = {**given.folders, _SEEN: msgspec.to_builtins(_Kept(_boot(), given.seen))}
+    data: dict[str, Any] = {
+        **shared_folders.folders,
+        _SEEN: msgspec.to_builtins(_SavedFolders(_boot(), shared_folders.seen)),
+    }
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w") as file:
@@ -132,30 +135,30 @@ def _sorted(folders: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return {key: sorted(set(found)) for key, found in folders.items()}
 
 
-def _look(folder: str) -> Seen | None:
+def _look(folder: str) -> FolderRecord | None:
     try:
         fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
     try:
-        found = os.fstat(fd)
-        return Seen(found.st_dev, found.st_ino, birth_of(fd))
+        st = os.fstat(fd)
+        return FolderRecord(st.st_dev, st.st_ino, birth_of(fd))
     finally:
         os.close(fd)
 
 
-def _seen(data: Any) -> dict[str, list[Seen]]:
+def _seen(data: Any) -> dict[str, list[FolderRecord]]:
     """What was stored since the machine started. Older inode and device numbers mean nothing, and no guest survived."""
     try:
-        found = msgspec.convert(data, _Kept)
+        found = msgspec.convert(data, _SavedFolders)
     except msgspec.ValidationError:
         return {}
     return found.folders if found.boot == _boot() else {}
 
 
-class _Kept(Struct, frozen=True):
+class _SavedFolders(Struct, frozen=True):
     boot: str
-    folders: dict[str, list[Seen]]
+    folders: dict[str, list[FolderRecord]]
 
 
 def _boot() -> str:

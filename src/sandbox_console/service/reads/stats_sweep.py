@@ -73,7 +73,9 @@ class Sweep:
             before = None
             limit = asyncio.Semaphore(SOON_AT_ONCE if self._soon.is_set() else AT_ONCE)
             refs = [
-                one.ref for one in self._sandboxes() if one.status is Status.RUNNING and not self._streamed(one.ref)
+                sandbox.ref
+                for sandbox in self._sandboxes()
+                if sandbox.status is Status.RUNNING and not self._streamed(sandbox.ref)
             ]
             async with asyncio.TaskGroup() as group:
                 for ref in refs:

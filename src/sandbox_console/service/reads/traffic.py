@@ -56,8 +56,8 @@ class HostSeen(Struct):
 class Feed:
     """Counts records by host."""
 
-    def __init__(self, most: int = HOSTS_MOST) -> None:
-        self._most = most
+    def __init__(self, limit: int = HOSTS_MOST) -> None:
+        self._most = limit
         self._hosts: dict[str, HostSeen] = {}
         self.forgotten = 0
         self.version = 0
@@ -68,39 +68,39 @@ class Feed:
     def add(self, ref: SandboxRef, name: str, record: EgressRecord) -> None:
         """Count a record. The end of an allowed connection adds its bytes and does not count as another."""
         self.version += 1
-        seen = self._hosts.pop(record.host, None) or HostSeen(record.host, first=record.at)
-        self._hosts[record.host] = seen  # the dictionary is ordered by the last record
-        seen.first, seen.last = min(seen.first, record.at), max(seen.last, record.at)
-        seen.refs[ref] = name
-        seen.sent_bytes += record.sent_bytes
-        seen.received_bytes += record.received_bytes
+        host = self._hosts.pop(record.host, None) or HostSeen(record.host, first=record.at)
+        self._hosts[record.host] = host  # the dictionary is ordered by the last record
+        host.first, host.last = min(host.first, record.at), max(host.last, record.at)
+        host.refs[ref] = name
+        host.sent_bytes += record.sent_bytes
+        host.received_bytes += record.received_bytes
         if record.ended and not record.reason:
             return
-        seen.port = record.port
-        if len(seen.ports) < _PORTS_MOST:
-            seen.ports.add(record.port)
-        seen.rule = record.rule
-        self._count_outcome(seen, record)
+        host.port = record.port
+        if len(host.ports) < _PORTS_MOST:
+            host.ports.add(record.port)
+        host.rule = record.rule
+        self._count_outcome(host, record)
         if len(self._hosts) > self._most:
             del self._hosts[next(iter(self._hosts))]
             self.forgotten += 1
 
-    def _count_outcome(self, seen: HostSeen, record: EgressRecord) -> None:
-        seen.outcome, seen.reason = record.outcome, record.reason
+    def _count_outcome(self, host: HostSeen, record: EgressRecord) -> None:
+        host.outcome, host.reason = record.outcome, record.reason
         match record.outcome:
             case Outcome.ALLOWED:
-                seen.allowed += not record.ended
+                host.allowed += not record.ended
             case Outcome.ASKED:
-                seen.asker = record.rule
+                host.asker = record.rule
             case Outcome.UNRESOLVED:
-                seen.unresolved += 1
+                host.unresolved += 1
             case Outcome.FAILED:
-                seen.allowed += record.allowed and not record.ended
-                seen.failed += 1
+                host.allowed += record.allowed and not record.ended
+                host.failed += 1
             case Outcome.DENIED if not record.allowed:
-                seen.denied += 1
-                seen.denied_at = max(seen.denied_at, record.at)
-                seen.reason = record.reason or "not_allowed"
+                host.denied += 1
+                host.denied_at = max(host.denied_at, record.at)
+                host.reason = record.reason or "not_allowed"
                 self._count(Counter([int(record.at // 60)]))
 
     def denied_since(self, at: float) -> int:
@@ -115,10 +115,10 @@ class Feed:
 
     def merge(self, feeds: Sequence[Feed]) -> None:
         """Add the hosts of other feeds, which are not changed."""
-        every = [seen for feed in feeds for seen in feed.hosts()]
-        for seen in sorted(every, key=lambda seen: seen.last):
-            before = self._hosts.pop(seen.host, None)
-            self._hosts[seen.host] = _with(before, seen) if before is not None else seen
+        every = [host for feed in feeds for host in feed.hosts()]
+        for host in sorted(every, key=lambda host: host.last):
+            before = self._hosts.pop(host.host, None)
+            self._hosts[host.host] = _with(before, host) if before is not None else host
         self.shrink(max(0, len(self) - self._most))
         for feed in feeds:
             self.forgotten += feed.forgotten
@@ -135,7 +135,7 @@ class Feed:
 
     def hosts(self, *, denied_only: bool = False) -> Sequence[HostSeen]:
         """The hosts, most recently requested first; with ``denied_only``, those with any kind of ``trouble``."""
-        return [seen for seen in reversed(self._hosts.values()) if seen.trouble or not denied_only]
+        return [host for host in reversed(self._hosts.values()) if host.trouble or not denied_only]
 
 
 def _with(before: HostSeen, later: HostSeen) -> HostSeen:
@@ -189,8 +189,8 @@ class Traffic:
     There are at most ``most`` of them. Past that, the one not seen for longest is forgotten, and counted.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
+    def __init__(self, limit: int | None = None) -> None:
+        self._most = limit
         self._seen: dict[tuple[str, int], Tally] = {}
         self.forgotten = 0
 
@@ -223,11 +223,11 @@ def replay(
     What was refused for its form (a wrong server name, no TLS) would be refused again, whatever the draft says. Rules
     that have expired at ``now`` are ignored.
     """
-    tried, present = _Book(draft, now), None if rules is None else _Book(rules, now)
+    tried, present = _RuleIndex(draft, now), None if rules is None else _RuleIndex(rules, now)
     return [_replayed(record, count, tried, present) for count, record in tallies]
 
 
-class _Book:
+class _RuleIndex:
     """Rules indexed by what they name, because only a few of hundreds of rules can match one of thousands of hosts."""
 
     def __init__(self, rules: Sequence[EgressRule], now: float | None) -> None:
@@ -251,7 +251,7 @@ class _Book:
         return [self._rules[at] for at in sorted(found)]
 
 
-def _replayed(record: EgressRecord, count: int, draft: _Book, rules: _Book | None) -> Replayed:
+def _replayed(record: EgressRecord, count: int, draft: _RuleIndex, rules: _RuleIndex | None) -> Replayed:
     was = record.allowed or record.reason in _PASSED
     decision, at = _said(record, draft)
     present = was if rules is None else _said(record, rules)[0].allowed
@@ -267,7 +267,7 @@ _RULED = ("not_allowed", "denied", "no_policy", "not_global", "own_host")
 """Refusals that other rules could turn into an allow."""
 
 
-def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
+def _said(record: EgressRecord, rules: _RuleIndex) -> tuple[EgressVerdict, str]:
     """What rules decide, and the rule that allows the address if one is needed."""
     if not record.allowed and record.reason not in (*_PASSED, *_RULED):
         return EgressVerdict(False, record.reason), ""

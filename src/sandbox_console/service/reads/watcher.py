@@ -74,7 +74,7 @@ class Watcher:
         if isinstance(event, Changed):
             return Changed(self._fleet.marked(event.sandbox))
         if isinstance(event, Listed) and self._fleet.holds is not None and self._fleet.holds.all():
-            return structs.replace(event, sandboxes=tuple(self._fleet.marked(one) for one in event.sandboxes))
+            return structs.replace(event, sandboxes=tuple(self._fleet.marked(sandbox) for sandbox in event.sandboxes))
         return event
 
 
@@ -104,10 +104,10 @@ class StatsPump:
         """
         self._sweep.start()
         self._sweep.hurry(rest_soon or self._all_soon)
-        wanted = set(refs)
-        for ref in self._tasks.keys() - wanted:
+        sandbox_refs = set(refs)
+        for ref in self._tasks.keys() - sandbox_refs:
             self._tasks.pop(ref).cancel()
-        for ref in wanted:
+        for ref in sandbox_refs:
             if ref not in self._tasks or self._tasks[ref].done():
                 self._tasks[ref] = asyncio.create_task(self._pump(ref))
 

@@ -109,7 +109,7 @@ class AttachedSession:
     async def close(self) -> None:
         """Detach from the process, which goes on. Safe to call twice."""
         if self._held.done():
-            await self.attachment.let_go()
+            await self.attachment.release()
         else:
             self._operation.cancel()
         while not self._ending.done():  # nobody reads any more, so further output would wait for ever

@@ -14,7 +14,7 @@ from sandbox_console.service.gate.operation import ExecIO, Hold, Operation
 
 
 class HeldForward:
-    """An open forward. It is made by :func:`forward`; the caller ends it with :meth:`let_go`."""
+    """An open forward. It is made by :func:`forward`; the caller ends it with :meth:`release`."""
 
     def __init__(self, operation: Operation, forwarding: Forwarding) -> None:
         self.operation, self.forwarding = operation, forwarding
@@ -23,9 +23,9 @@ class HeldForward:
         """Wait for the end. Returns why the sandbox ended it; empty if the caller did. Raises the action's error."""
         return str((await self.operation.result()).details.get("end", ""))
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """End it, and wait until its outcome is recorded."""
-        await self.forwarding.let_go()
+        await self.forwarding.release()
         with contextlib.suppress(ConsoleError):
             await self.operation.result()
 

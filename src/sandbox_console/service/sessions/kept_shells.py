@@ -57,28 +57,30 @@ class KeptShells:
 
     async def find(self, name: str) -> KeptShell:
         """The one with this name or id. Raises NotFound, Ambiguous."""
-        found = [one for one in await self.list() if name in (one.name, one.id)]
-        if not found:
+        shells = [shell for shell in await self.list() if name in (shell.name, shell.id)]
+        if not shells:
             raise NotFound(f"no kept shell is called {name!r}", hint=_LS)
-        if len(found) > 1:
+        if len(shells) > 1:
             raise Ambiguous(
-                f"{len(found)} kept shells are called {name!r}", [one.id for one in found], hint="give the id instead"
+                f"{len(shells)} kept shells are called {name!r}",
+                [shell.id for shell in shells],
+                hint="give the id instead",
             )
-        return found[0]
+        return shells[0]
 
     async def of(self, ref: SandboxRef) -> Sequence[KeptShell]:
         """Those of one sandbox, the oldest first."""
-        return [one for one in await self.list() if one.ref == ref]
+        return [shell for shell in await self.list() if shell.ref == ref]
 
     async def end_all(self, ref: SandboxRef) -> int:
         """End those of a sandbox that is put into quarantine. Returns how many there were."""
-        found = await self.of(ref)
-        await asyncio.gather(*(self.end(one, self._actor, "quarantine") for one in found), return_exceptions=True)
-        return len(found)
+        shells = await self.of(ref)
+        await asyncio.gather(*(self.end(shell, self._actor, "quarantine") for shell in shells), return_exceptions=True)
+        return len(shells)
 
     def name_for(self, wanted: str, sandbox: str) -> str:
         """A name for a new one. Raises Conflict if the wanted one is taken. Blocks."""
-        taken = {one.kept for _, one in self._records.kept()}
+        taken = {record.kept for _, record in self._records.kept()}
         if wanted in taken:
             raise Conflict(f"a kept shell is called {wanted!r} already", hint=f"{_LS}; or choose another name")
         return wanted or free_name(sandbox, taken)
@@ -176,8 +178,8 @@ class KeptShells:
         """Wait for a holder that was started. Raises BackendError if it ends or does not answer."""
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
-            if (found := self._connect(id_)) is not None:
-                return found
+            if (sock := self._connect(id_)) is not None:
+                return sock
             with suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     raise BackendError(

@@ -15,8 +15,8 @@ from sandbox_console.model.action import Permit
 from sandbox_console.model.cancellation import run_to_completion, shielded
 from sandbox_console.model.sandbox import Sandbox, parse_ref
 from sandbox_console.service.effects.recreation import Recreation
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.redaction import masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecords
@@ -50,10 +50,12 @@ class HeldSteps:
 class LostRecreations:
     """Looks for such replacements once for each console, before it changes something."""
 
-    def __init__(self, folder: Path, fleet: Fleet, trail: Trail, vault: Vault, read_only: Callable[[], bool]) -> None:
+    def __init__(
+        self, folder: Path, fleet: Fleet, audit_log: AuditLog, vault: Vault, read_only: Callable[[], bool]
+    ) -> None:
         """``folder`` is where the records are."""
         records = ShellRecords(folder)
-        self._records, self._fleet, self._trail, self._vault = records, fleet, trail, vault
+        self._records, self._fleet, self._audit_log, self._vault = records, fleet, audit_log, vault
         self._read_only = read_only
         self._looking: asyncio.Task[int] | None = None
 
@@ -77,32 +79,32 @@ class LostRecreations:
 
     async def _settle_all(self) -> int:
         lost = await asyncio.to_thread(lambda: list(self._records.lost()))
-        return sum([await run_to_completion(self._settle(held)) for held in lost])
+        return sum([await run_to_completion(self._settle(record)) for record in lost])
 
-    async def _settle(self, held: HeldRecord) -> int:
+    async def _settle(self, record: HeldRecord) -> int:
         """Settle one. It is left to the next console if its backend is silent or the end cannot be recorded."""
         try:
-            step = await asyncio.to_thread(held.read_as, Recreation)
+            step = await asyncio.to_thread(record.read_as, Recreation)
             ref = parse_ref(step.ref)
         except (OSError, ValueError):  # damaged: it identifies nothing
-            await asyncio.to_thread(held.remove)
+            await asyncio.to_thread(record.remove)
             return 0
         try:
             if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
                 return 0
-            journal = await self._trail.journal()
+            journal = await self._audit_log.journal()
             permit = journal.inherited(step.audit_id, "update")
             backend = await self._fleet.use(ref.backend, ref.host)
             body = await _Settlement(backend, permit, step, self._vault).run()
             told: dict[str, Any] = masked(body, self._vault.redactor.text)
             await journal.note(permit, ref.backend, step.ref, told)
-            await asyncio.to_thread(held.remove)
+            await asyncio.to_thread(record.remove)
         except (AuditUnavailable, BackendUnreachable):
             return 0
         else:
             return 1
         finally:
-            held.let_go()
+            record.release()
 
 
 class _Found(Struct, frozen=True):
@@ -120,11 +122,11 @@ class _Settlement:
         """Finish or undo it. Returns the body of the note. Raises BackendUnreachable."""
         found = await self._find()
         forward = found.new is not None and (self._step.ready or found.old is None)
-        kept = found.new if forward else found.old
+        sandbox = found.new if forward else found.old
         body: dict[str, Any] = {
             "reason": "the process that replaced it was killed",
             "replacement": "finished" if forward else "undone",
-            "kept": str(kept.ref) if kept else "",
+            "kept": str(sandbox.ref) if sandbox else "",
         }
         try:
             await (self._finish(found) if forward else self._undo(found))
@@ -136,8 +138,8 @@ class _Settlement:
 
     async def _find(self) -> _Found:
         step, listed = self._step, await self._backend.list()
-        old = next((one for one in listed if str(one.ref) == step.ref), None)
-        new = next((one for one in listed if str(one.ref) == step.new or one.name == step.made), None)
+        old = next((sandbox for sandbox in listed if str(sandbox.ref) == step.ref), None)
+        new = next((sandbox for sandbox in listed if str(sandbox.ref) == step.new or sandbox.name == step.made), None)
         return _Found(old, new)
 
     async def _finish(self, found: _Found) -> None:

@@ -14,8 +14,8 @@ from sandbox_console.errors import AuditUnavailable, BackendUnreachable, Console
 from sandbox_console.model.action import Permit
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import SandboxRef, parse_ref
+from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.redaction import masked
-from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.recordings import Recordings
@@ -28,11 +28,11 @@ class LostShells:
     """Looks for such shells once for each console, when it is about to change something."""
 
     def __init__(
-        self, records: ShellRecords, fleet: Fleet, trail: Trail, vault: Vault, recordings: Recordings,
+        self, records: ShellRecords, fleet: Fleet, audit_log: AuditLog, vault: Vault, recordings: Recordings,
         options: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """``options`` are those of the command line by which another process finds the same configuration."""
-        self._records, self._fleet, self._trail, self._options = records, fleet, trail, options
+        self._records, self._fleet, self._audit_log, self._options = records, fleet, audit_log, options
         self._vault, self._recordings = vault, recordings
         self._looking: asyncio.Task[int] | None = None
 
@@ -41,22 +41,22 @@ class LostShells:
 
         def begin() -> HeldRecord:
             guard.hold_shell(self._options)
-            held = self._records.begin()
+            shell_record = self._records.begin()
             try:
-                held.write(record)
+                shell_record.write(record)
             except OSError:
-                held.remove()
+                shell_record.remove()
                 raise
-            return held
+            return shell_record
 
         with suppress(OSError):
             return await asyncio.to_thread(begin)
         return None
 
-    async def forget(self, held: HeldRecord | None) -> None:
+    async def forget(self, record: HeldRecord | None) -> None:
         """Remove the record of a shell whose end is recorded."""
-        if held is not None:
-            await asyncio.to_thread(held.remove)
+        if record is not None:
+            await asyncio.to_thread(record.remove)
         guard.shell_ended()
 
     def look(self) -> asyncio.Task[int]:
@@ -65,17 +65,17 @@ class LostShells:
             self._looking = asyncio.create_task(self._end_all())
         return self._looking
 
-    def passed_on(self, held: HeldRecord) -> None:
+    def passed_on(self, record: HeldRecord) -> None:
         """Another process holds the shell from now on, and its record."""
-        held.let_go()
+        record.release()
         guard.shell_ended()
 
     async def end(self, id_: str) -> None:
         """End one shell if its process is gone, and note its end."""
         with suppress(OSError):
-            held = await asyncio.to_thread(self._records.take, id_)
-            if held is not None:
-                await self._end(held)
+            record = await asyncio.to_thread(self._records.take, id_)
+            if record is not None:
+                await self._end(record)
 
     async def close(self) -> None:
         """Stop. The remaining ones are left to the next console."""
@@ -85,30 +85,30 @@ class LostShells:
 
     async def _end_all(self) -> int:
         lost = await asyncio.to_thread(lambda: list(self._records.lost()))
-        return sum(await asyncio.gather(*(self._end(one) for one in lost)))
+        return sum(await asyncio.gather(*(self._end(record) for record in lost)))
 
-    async def _end(self, held: HeldRecord) -> int:
+    async def _end(self, shell_record: HeldRecord) -> int:
         """End one shell. It is left to the next console if its backend is silent or the end cannot be recorded."""
         try:
-            record = await asyncio.to_thread(held.read)
+            record = await asyncio.to_thread(shell_record.read)
             ref = parse_ref(record.ref)
         except (OSError, ValueError):  # damaged: it identifies nothing
-            await asyncio.to_thread(held.remove)
+            await asyncio.to_thread(shell_record.remove)
             return 0
         if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
-            held.let_go()
+            shell_record.release()
             return 0
         try:
-            await self._finish(held, record, ref)
+            await self._finish(shell_record, record, ref)
         except (AuditUnavailable, BackendUnreachable):
             return 0
         else:
             return 1
         finally:
-            held.let_go()
+            shell_record.release()
 
-    async def _finish(self, held: HeldRecord, record: ShellRecord, ref: SandboxRef) -> None:
-        journal = await self._trail.journal()
+    async def _finish(self, shell_record: HeldRecord, record: ShellRecord, ref: SandboxRef) -> None:
+        journal = await self._audit_log.journal()
         permit = journal.inherited(record.audit_id, "shell")
         body: dict[str, Any] = {
             "exit": None, "signal": None, "reason": REASON,
@@ -125,7 +125,7 @@ class LostShells:
             body["recording"] = await self._recordings.end_lost(record.recording, problem)
         told: Mapping[str, Any] = masked(body, self._vault.redactor.text)
         await journal.note(permit, ref.backend, record.ref, told)
-        await run_to_completion(asyncio.to_thread(held.remove))
+        await run_to_completion(asyncio.to_thread(shell_record.remove))
 
     async def _ended(self, permit: Permit, record: ShellRecord, ref: SandboxRef) -> dict[str, str]:
         """End its processes. Returns what went wrong. Raises BackendUnreachable."""

@@ -69,9 +69,9 @@ class HeldRecord:
             with suppress(FileNotFoundError):
                 os.unlink(f"{self.id}.json", dir_fd=self._place.fd)
             self._place.leave(self.id)
-            self.let_go()
+            self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Leave the record to the next console. Safe to call twice."""
         if self._lock >= 0:
             os.close(self._lock)
@@ -99,8 +99,8 @@ class ShellRecords:
     def lost(self) -> Iterator[HeldRecord]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
         for id_ in self._ids():
-            if (found := self.take(id_)) is not None:
-                yield found
+            if (record := self.take(id_)) is not None:
+                yield record
 
     def take(self, id_: str) -> HeldRecord | None:
         """One record, if its process is gone: locked for the caller. Raises OSError."""

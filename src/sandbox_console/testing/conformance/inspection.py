@@ -10,7 +10,7 @@ import pytest
 from sandbox_console.backends import abilities
 from sandbox_console.errors import Conflict
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
@@ -70,7 +70,7 @@ class Looks(Checks):
         assert "hunter2" not in text
 
     async def test_a_life_is_told_in_order(self, rig: Rig) -> None:
-        backend = rig.ability(abilities.Happenings, Capability.EVENTS)
+        backend = rig.ability(abilities.GuestEvents, Capability.EVENTS)
         ref = await rig.make()
         await rig.stop(ref, grace_s=0.2)
 
@@ -85,7 +85,7 @@ class Looks(Checks):
         assert last == []
 
     async def test_following_tells_what_comes(self, rig: Rig) -> None:
-        backend = rig.ability(abilities.Happenings, Capability.EVENTS)
+        backend = rig.ability(abilities.GuestEvents, Capability.EVENTS)
         ref = await rig.make()
         seen: list[str] = []
 
@@ -137,6 +137,6 @@ class Looks(Checks):
             await backend.attach(await rig.permit("attach"), ref)
 
 
-async def _told(backend: abilities.Happenings, ref: SandboxRef, since: float | None = None) -> list[Happening]:
+async def _told(backend: abilities.GuestEvents, ref: SandboxRef, since: float | None = None) -> list[GuestEvent]:
     async with asyncio.timeout(WAIT_S):
         return [one async for one in backend.happenings(ref, since=since, follow=False)]

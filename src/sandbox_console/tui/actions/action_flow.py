@@ -16,7 +16,7 @@ from sandbox_console.service.incident.quarantine import plan as plan_quarantine
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.actions.outcome import change_words
-from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen, Keep
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.state.operations import Work
@@ -39,6 +39,7 @@ class AskConsent(Protocol):
         confirmed: bool = False,
         effect: str = "",
         changes: Content | None = None,
+        keep: Keep | None = None,
     ) -> Consent | None: ...
 
 
@@ -106,17 +107,18 @@ class Flows:
         confirmed: bool = False,
         effect: str = "",
         changes: Content | None = None,
+        keep: Keep | None = None,
     ) -> Consent | None:
         """Return the user's consent, or None if they decline. ``confirmed`` means that they already gave a plain yes.
 
-        The question lists ``changes``.
+        The question lists ``changes``, and has ``keep`` as a third answer.
         """
 
         async def answer(question: Ask | None) -> bool:
             if question is None and (confirmed or isinstance(action, OpenShell | Attach)):
                 return True
             reason, token = (question.reason, question.token) if question else ("", "")
-            asked = confirmation(action, sandbox, reason, token, effect, changes)
+            asked = confirmation(action, sandbox, reason, token, effect, changes, keep)
             agrees: bool = await self._app.push_screen_wait(asked)
             return agrees
 
@@ -130,6 +132,7 @@ def confirmation(
     token: str = "",
     effect: str = "",
     changes: Content | None = None,
+    keep: Keep | None = None,
 ) -> ConfirmScreen:
     """Return the question for an action. It shows what the action affects, by name and ASCII id."""
     verb = verb_of(action)
@@ -145,6 +148,7 @@ def confirmation(
         accepts=(lambda text: accepted(text, sandbox)) if typed else None,
         to_type=short,
         listed=changes,
+        keep=keep,
     )
 
 

@@ -56,12 +56,12 @@ def change_words(changes: Sequence[PathChange], command: str) -> Content:
     """Return a line for each path, as in docker diff, below the number of each kind."""
     if not changes:
         return Content("Nothing differs from its image.")
-    count = Counter(one.how for one in changes)
+    count = Counter(change.how for change in changes)
     parts: list[tuple[str, str]] = [(", ".join(f"{number} {how}" for how, number in count.items()), "bold")]
     parts.append((f"   $ {command}\n", "$dim"))
-    for one in changes[:SHOWN]:
-        sign, style = _HOW.get(one.how, ("?", ""))
-        parts += [(f"\n{sign} ", style), (clean(one.path, cap=400), "")]
+    for change in changes[:SHOWN]:
+        sign, style = _HOW.get(change.how, ("?", ""))
+        parts += [(f"\n{sign} ", style), (clean(change.path, cap=400), "")]
     if len(changes) > SHOWN:
         parts.append((f"\n\n{len(changes) - SHOWN} more: {command} prints all", "$text-warning"))
     return Content.assemble(*parts)

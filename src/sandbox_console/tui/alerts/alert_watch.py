@@ -68,12 +68,12 @@ class AlertWatch:
 
     def _take(self, changed: Sequence[Alert], *, new: bool) -> None:
         begun = []
-        for one in changed:
-            if one.state is AlertState.FIRING:
-                begun += [one] if one.id not in self._firing and not one.silenced else []
-                self._firing[one.id] = one
+        for alert in changed:
+            if alert.state is AlertState.FIRING:
+                begun += [alert] if alert.id not in self._firing and not alert.silenced else []
+                self._firing[alert.id] = alert
             else:
-                self._firing.pop(one.id, None)
+                self._firing.pop(alert.id, None)
         seen = AlertsSeen(tuple(self._firing.values()), self._problem)
         if seen != self._told:
             self._told = seen

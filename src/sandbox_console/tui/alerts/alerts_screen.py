@@ -124,14 +124,14 @@ class AlertsScreen(Screen[SandboxRef | None]):
         if drawn != self._drawn:
             self._drawn = drawn
             for table in self.query(FleetTable):
-                table.set_rows([_row(one, now) for one in inbox.alerts])
+                table.set_rows([_row(alert, now) for alert in inbox.alerts])
         put(self, "#alerts-title", self._title(inbox))
         put_note(self, "#alerts-outbox", plain(outbox_words(inbox.waiting, now)))
         put_note(self, "#alerts-empty", plain("" if inbox.alerts else self._why_empty()))
 
     def _title(self, inbox: Inbox) -> Content:
-        firing = [one for one in inbox.alerts if one.state is AlertState.FIRING]
-        silenced = sum(one.silenced for one in firing)
+        firing = [alert for alert in inbox.alerts if alert.state is AlertState.FIRING]
+        silenced = sum(alert.silenced for alert in firing)
         words = [
             ("Alerts", "bold $primary"),
             (f"  {len(firing)} firing", "$text-error" if firing else "$dim"),
@@ -162,7 +162,7 @@ class AlertsScreen(Screen[SandboxRef | None]):
     def _alert(self) -> Alert | None:
         """The alert under the cursor."""
         key = self.query_one(FleetTable).cursor_key
-        return next((one for one in self._inbox.alerts if one.id == key), None) if self._inbox else None
+        return next((alert for alert in self._inbox.alerts if alert.id == key), None) if self._inbox else None
 
     def action_resolved(self) -> None:
         """Show also alerts that are over, or only those that fire."""
@@ -195,14 +195,15 @@ class AlertsScreen(Screen[SandboxRef | None]):
         self._change(self._silence(alert, seconds))
 
     async def _silence(self, alert: Alert, seconds: float) -> None:
-        made = await self._book.silence_alert(alert, seconds)
-        self.notify(f"No messages of {alert.rule} about {alert.name} for {span(made.until - self._clock())}.")
+        silence = await self._book.silence_alert(alert, seconds)
+        self.notify(f"No messages of {alert.rule} about {alert.name} for {span(silence.until - self._clock())}.")
 
     async def _end_silence(self, alert: Alert) -> None:
         left = await self._book.end_silence_of(alert)
         if left:
             ids = ", ".join(
-                f"{one.id} (rule {clean(one.rule, cap=40)}, sandbox {clean(one.sandbox, cap=40)})" for one in left
+                f"{silence.id} (rule {clean(silence.rule, cap=40)}, sandbox {clean(silence.sandbox, cap=40)})"
+                for silence in left
             )
             hint = f"sandbox-console alerts silence --undo {left[0].id}"
             self.notify(f"It is still covered by silence {ids}. To end it: {hint}", severity="warning", timeout=15)
@@ -260,28 +261,28 @@ def subject_ref(alert: Alert | None) -> SandboxRef | None:
     return SandboxRef(*parts) if len(parts) == 3 else None
 
 
-def _row(one: Alert, now: float) -> Row:
-    over = one.state is AlertState.RESOLVED
-    state = "● over" if over else "⊘ silenced" if one.silenced else "▲ firing"
-    style = "dim" if over or one.silenced else "error" if one.severity == "critical" else "warn"
-    since = span(now - (one.fired_at or one.since))
-    cells = (state, one.severity, clean(one.rule, cap=60), clean(one.name, cap=100), since, str(one.count),
-             clean(one.text, cap=300))  # fmt: skip
-    return Row(one.id, cells, (style, style, "", "", "dim", "dim", "dim" if over else ""))
+def _row(alert: Alert, now: float) -> Row:
+    over = alert.state is AlertState.RESOLVED
+    state = "● over" if over else "⊘ silenced" if alert.silenced else "▲ firing"
+    style = "dim" if over or alert.silenced else "error" if alert.severity == "critical" else "warn"
+    since = span(now - (alert.fired_at or alert.since))
+    cells = (state, alert.severity, clean(alert.rule, cap=60), clean(alert.name, cap=100), since, str(alert.count),
+             clean(alert.text, cap=300))  # fmt: skip
+    return Row(alert.id, cells, (style, style, "", "", "dim", "dim", "dim" if over else ""))
 
 
 def outbox_words(waiting: Sequence[Delivery], now: float) -> str:
     """Which messages have not arrived: by channel, how many, why, and when the next is tried."""
     by_channel: dict[str, list[Delivery]] = {}
-    for one in waiting:
-        by_channel.setdefault(one.channel, []).append(one)
-    lines = [_channel_words(name, found, now) for name, found in by_channel.items()]
+    for delivery in waiting:
+        by_channel.setdefault(delivery.channel, []).append(delivery)
+    lines = [_channel_words(name, deliveries, now) for name, deliveries in by_channel.items()]
     return "\n".join(lines[:_NOTED]) + (f"\n… and {len(lines) - _NOTED} more channels" if len(lines) > _NOTED else "")
 
 
-def _channel_words(name: str, found: Sequence[Delivery], now: float) -> str:
-    first = min(found, key=lambda one: one.next_at)
-    many = "1 message has" if len(found) == 1 else f"{len(found)} messages have"
+def _channel_words(name: str, deliveries: Sequence[Delivery], now: float) -> str:
+    first = min(deliveries, key=lambda delivery: delivery.next_at)
+    many = "1 message has" if len(deliveries) == 1 else f"{len(deliveries)} messages have"
     why = f": {clean(first.error, cap=160)}" if first.error else ""
     again = f"; tried again in {span(first.next_at - now)}" if first.next_at > now else "; on its way"
     return f"✉ {clean(name, cap=40)}: {many} not arrived{why}{again}"

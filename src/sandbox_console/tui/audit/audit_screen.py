@@ -106,7 +106,7 @@ class AuditScreen(Screen[SandboxRef | None]):
     async def _look(self) -> None:
         query, problem = audit_filter.parse(self._text, self._clock(), self._limit)
         try:
-            version = (self._text, self._limit, await self._service.trail.newest())
+            version = (self._text, self._limit, await self._service.audit_log.newest())
             if version != self._seen:
                 entries = await self._service.history(query)
                 self._show(entries)
@@ -145,7 +145,7 @@ class AuditScreen(Screen[SandboxRef | None]):
         return self._state()
 
     def _state(self) -> Content:
-        return chain_words(self._service.trail.problem, self._verified, verifying=self._verifying)
+        return chain_words(self._service.audit_log.problem, self._verified, verifying=self._verifying)
 
     # --- keys
 

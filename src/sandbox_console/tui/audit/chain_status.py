@@ -18,15 +18,15 @@ def chain_words(problem: str, verified: tuple[float, Verification] | None, *, ve
         return plain("◌ verifying every row …", "$dim")
     if verified is None:
         return plain("not verified yet", "$dim")
-    at, found = verified
+    at, verification = verified
     when = clock_words(at)
-    if not found.ok:
-        return plain(f"✕ BROKEN, verified {when}: {found.problem}", "$text-error")
-    parts = f" in {found.segments} segments" if found.segments > 1 else ""
-    words = f"● the chain holds: {found.rows:,} rows{parts}, verified {when}"
-    if found.anchored_at is None:
+    if not verification.ok:
+        return plain(f"✕ BROKEN, verified {when}: {verification.problem}", "$text-error")
+    parts = f" in {verification.segments} segments" if verification.segments > 1 else ""
+    words = f"● the chain holds: {verification.rows:,} rows{parts}, verified {when}"
+    if verification.anchored_at is None:
         return plain(f"{words}, no anchor yet", "$text-success")
-    anchored = datetime.fromtimestamp(found.anchored_at).astimezone()
+    anchored = datetime.fromtimestamp(verification.anchored_at).astimezone()
     return plain(f"{words}, anchored {anchored:%m-%d %H:%M:%S}", "$text-success")
 
 

@@ -30,13 +30,13 @@ def contrast(one: Rgb, other: Rgb) -> float:
 
 
 @lru_cache(maxsize=4096)
-def readable(ink: Rgb, ground: Rgb) -> Rgb:
+def readable(ink: Rgb, background: Rgb) -> Rgb:
     """Return the colour of a text on a background, moved towards black or white only if it is hidden."""
-    if contrast(ink, ground) >= LEAST:
+    if contrast(ink, background) >= LEAST:
         return ink
-    goal = max(((0, 0, 0), (255, 255, 255)), key=lambda end: contrast(end, ground))
+    goal = max(((0, 0, 0), (255, 255, 255)), key=lambda end: contrast(end, background))
     for step in range(1, _STEPS + 1):
         red, green, blue = (part + (end - part) * step // _STEPS for part, end in zip(ink, goal, strict=True))
-        if contrast((red, green, blue), ground) >= ENOUGH:
+        if contrast((red, green, blue), background) >= ENOUGH:
             return red, green, blue
     return goal

@@ -143,7 +143,8 @@ class SafeApp(App[Result], Generic[Result]):
         typed after them would arrive first, and Ctrl+U or Backspace would delete those.
         """
         if isinstance(event, events.Key) and not event.is_forwarded and isinstance(line := self.focused, Input):
-            found = [one.action for one in line._bindings.key_to_bindings.get(event.key, ()) if not one.priority]  # noqa: SLF001
+            bindings = line._bindings.key_to_bindings.get(event.key, ())  # noqa: SLF001 - Textual has no other way
+            found = [binding.action for binding in bindings if not binding.priority]
             if found:
                 if not await self._check_bindings(event.key, priority=True):
                     line.call_later(self.run_action, found[0], line)

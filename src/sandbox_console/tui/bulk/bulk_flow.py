@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console
 from sandbox_console.tui.app_base import BaseApp
-from sandbox_console.tui.bulk.bulk_run import BulkRun, Fate, plan, summary
+from sandbox_console.tui.bulk.bulk_run import BulkRun, ItemOutcome, plan, summary
 from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.state.messages import BulkAsked
@@ -37,7 +37,7 @@ class BulkFlow:
         if not await self._app.push_screen_wait(BulkConfirm(asked.verb, items)):
             return
         run = BulkRun(asked.verb, items, self._console, self._work)
-        self.runs = [*[one for one in self.runs if not one.done], run]
+        self.runs = [*[bulk_run for bulk_run in self.runs if not bulk_run.done], run]
         task = asyncio.create_task(self._run(run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -53,16 +53,18 @@ class BulkFlow:
 
     def _ask_again(self, verb: Verb, sandboxes: Sequence[Sandbox]) -> None:
         now = self._app.fleet.sandboxes
-        there = [now[one.ref] for one in sandboxes if one.ref in now]
+        there = [now[sandbox.ref] for sandbox in sandboxes if sandbox.ref in now]
         self._app.post_message(BulkAsked(verb, there))
 
     async def _run(self, run: BulkRun) -> None:
         await run.run()
-        self._drop_marks(item.sandbox.ref for item in run.with_fate(Fate.OK))
+        self._drop_marks(item.sandbox.ref for item in run.with_fate(ItemOutcome.OK))
         shown = isinstance(self._app.screen, BulkScreen) and self._app.screen.run_shown is run
         if not shown:
-            self.runs.sort(key=lambda one: one is run)  # the key shows the run that is reported here
-            good = not run.with_fate(Fate.FAILED, Fate.DENIED, Fate.UNSUPPORTED, Fate.UNKNOWN)
+            self.runs.sort(key=lambda bulk_run: bulk_run is run)  # the key shows the run that is reported here
+            good = not run.with_fate(
+                ItemOutcome.FAILED, ItemOutcome.DENIED, ItemOutcome.UNSUPPORTED, ItemOutcome.UNKNOWN
+            )
             severity = "information" if good else "warning"
             each = hint(self._app, "bulk-results", "shows each.")
             self._app.notify(f"{summary(run)}. {each}".rstrip(), title=f"{run.verb.name} {many(len(run.items))}",
@@ -87,7 +89,7 @@ class BulkFlow:
 
 
 def _leaving(run: BulkRun) -> list[str]:
-    going, waiting = run.with_fate(Fate.RUNNING), run.with_fate(Fate.WAITING)
+    going, waiting = run.with_fate(ItemOutcome.RUNNING), run.with_fate(ItemOutcome.WAITING)
     names = ", ".join(shown_name(item.sandbox) for item in going[:_NAMED])
     more = f" and {len(going) - _NAMED} more" if len(going) > _NAMED else ""
     lines = [f"{run.verb.name} {many(len(run.items))}: {summary(run)}."]

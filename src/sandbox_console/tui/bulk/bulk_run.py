@@ -29,7 +29,7 @@ AT_ONCE = 8
 """Actions in flight at one time. An engine is no faster with more, and with this many the list stays usable."""
 
 
-class Fate(StrEnum):
+class ItemOutcome(StrEnum):
     """The outcome for one sandbox."""
 
     WAITING = "waiting"
@@ -48,7 +48,7 @@ class Item(Struct):
 
     sandbox: Sandbox
     action: Action
-    fate: Fate = Fate.WAITING
+    fate: ItemOutcome = ItemOutcome.WAITING
     cause: str = ""
     note: str = ""
     audit_id: int | None = None
@@ -57,7 +57,7 @@ class Item(Struct):
     @property
     def to_do(self) -> bool:
         """Whether the action will be tried."""
-        return self.fate is not Fate.SKIPPED
+        return self.fate is not ItemOutcome.SKIPPED
 
 
 async def plan(
@@ -71,17 +71,17 @@ async def plan(
 
     Actions that the policy denies are still tried, as with one sandbox: the gate refuses and records them.
     """
-    items = await asyncio.gather(*(_item(console, verb, one, busy.get(one.ref)) for one in sandboxes))
+    items = await asyncio.gather(*(_item(console, verb, sandbox, busy.get(sandbox.ref)) for sandbox in sandboxes))
     for item in items:
         if item.sandbox.ref in hidden and not item.cause:
             item.note = ", ".join(filter(None, [item.note, "hidden in the list"]))
-    return sorted(items, key=lambda item: item.fate is Fate.SKIPPED)
+    return sorted(items, key=lambda item: item.fate is ItemOutcome.SKIPPED)
 
 
 async def _item(console: Console, verb: Verb, sandbox: Sandbox, busy: str | None) -> Item:
     item = Item(sandbox, verb.make(sandbox))
     if reason := unfit(verb, sandbox, busy):
-        item.fate, item.cause = Fate.SKIPPED, reason
+        item.fate, item.cause = ItemOutcome.SKIPPED, reason
         return item
     try:
         decision = await console.decide(item.action, sandbox)
@@ -91,7 +91,7 @@ async def _item(console: Console, verb: Verb, sandbox: Sandbox, busy: str | None
     if isinstance(decision, Deny):
         item.note = f"refused: {decision.reason}"
     elif isinstance(decision, Ask) and decision.token:
-        item.fate, item.cause = Fate.SKIPPED, f"its id must be typed, do it alone: {decision.reason}"
+        item.fate, item.cause = ItemOutcome.SKIPPED, f"its id must be typed, do it alone: {decision.reason}"
     elif isinstance(decision, Ask):
         item.note = decision.reason
     return item
@@ -111,46 +111,46 @@ class BulkRun:
     @property
     def done(self) -> bool:
         """Whether nothing is waiting or running."""
-        return not any(item.fate in (Fate.WAITING, Fate.RUNNING) for item in self.items)
+        return not any(item.fate in (ItemOutcome.WAITING, ItemOutcome.RUNNING) for item in self.items)
 
     @property
-    def counts(self) -> Counter[Fate]:
+    def counts(self) -> Counter[ItemOutcome]:
         """The number of items with each fate."""
         fates = [item.fate for item in self.items]
-        counted = {fate: fates.count(fate) for fate in Fate}  # hashing 10,000 takes 5 ms
+        counted = {fate: fates.count(fate) for fate in ItemOutcome}  # hashing 10,000 takes 5 ms
         return Counter({fate: count for fate, count in counted.items() if count})
 
-    def with_fate(self, *fates: Fate) -> list[Item]:
+    def with_fate(self, *fates: ItemOutcome) -> list[Item]:
         """Return the items with one of these fates."""
         return [item for item in self.items if item.fate in fates]
 
     def stop(self) -> None:
         """Start nothing more. What is in flight runs to its end."""
-        for item in self.with_fate(Fate.WAITING):
-            item.fate, item.cause = Fate.CANCELLED, "it was not started"
+        for item in self.with_fate(ItemOutcome.WAITING):
+            item.fate, item.cause = ItemOutcome.CANCELLED, "it was not started"
         self.version += 1
 
     async def run(self) -> None:
         """Run all of them, `AT_ONCE` at a time."""
         async with asyncio.TaskGroup() as group:
-            for item in self.with_fate(Fate.WAITING):
+            for item in self.with_fate(ItemOutcome.WAITING):
                 group.create_task(self._one(item))
 
     async def _one(self, item: Item) -> None:
         async with self._limit:
-            if item.fate is not Fate.WAITING:
+            if item.fate is not ItemOutcome.WAITING:
                 return
-            item.fate = Fate.RUNNING
+            item.fate = ItemOutcome.RUNNING
             self.version += 1
             began = time.monotonic()
             try:
                 result = await self._work.carry(item.action, agreed())
-                item.fate, item.audit_id = Fate.OK, result.audit_id
+                item.fate, item.audit_id = ItemOutcome.OK, result.audit_id
             except ConsoleError as error:
                 item.cause, item.audit_id = error.message, error.audit_id
                 item.fate = fate_of(error, tried=await self._tried(error))
             except asyncio.CancelledError:
-                item.fate, item.cause = Fate.CANCELLED, "the console was closed"
+                item.fate, item.cause = ItemOutcome.CANCELLED, "the console was closed"
                 raise
             finally:
                 item.took_s = time.monotonic() - began
@@ -167,22 +167,22 @@ class BulkRun:
         return dict(entry.attempt.body.get("policy", {})).get("rule") != "request"
 
 
-def fate_of(error: ConsoleError, *, tried: bool) -> Fate:
+def fate_of(error: ConsoleError, *, tried: bool) -> ItemOutcome:
     """Return the fate that an error means. A backend that was called and stopped answering may have done it, or not."""
     match error:
         case Denied():
-            return Fate.DENIED
+            return ItemOutcome.DENIED
         case Unsupported():
-            return Fate.UNSUPPORTED
+            return ItemOutcome.UNSUPPORTED
         case BackendUnreachable() | TimedOut() | AuditUnavailable() if tried:
-            return Fate.UNKNOWN
+            return ItemOutcome.UNKNOWN
         case _:
-            return Fate.FAILED
+            return ItemOutcome.FAILED
 
 
 _ORDER = (
-    Fate.RUNNING, Fate.WAITING, Fate.OK, Fate.FAILED, Fate.UNKNOWN, Fate.DENIED, Fate.UNSUPPORTED, Fate.CANCELLED,
-    Fate.SKIPPED,
+    ItemOutcome.RUNNING, ItemOutcome.WAITING, ItemOutcome.OK, ItemOutcome.FAILED, ItemOutcome.UNKNOWN,
+    ItemOutcome.DENIED, ItemOutcome.UNSUPPORTED, ItemOutcome.CANCELLED, ItemOutcome.SKIPPED,
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from sandbox_console.service import Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.bulk.bulk_confirm import BulkConfirm
-from sandbox_console.tui.bulk.bulk_run import BulkRun, Fate, Item, summary
+from sandbox_console.tui.bulk.bulk_run import BulkRun, Item, ItemOutcome, summary
 from sandbox_console.tui.detail.audit_tab import entry_words
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.keys.keymap import hint, hints
@@ -36,15 +36,15 @@ LOOK_S = 0.1
 ROW_S = 2e-5
 """Seconds added for each row: finding what is new in 10,000 rows takes 6 ms."""
 SIGNS = {
-    Fate.WAITING: ("○", "dim"),
-    Fate.RUNNING: ("↻", "accent"),
-    Fate.OK: ("●", "ok"),
-    Fate.FAILED: ("✕", "error"),
-    Fate.DENIED: ("⊘", "warn"),
-    Fate.UNSUPPORTED: ("⊘", "warn"),
-    Fate.UNKNOWN: ("?", "error"),
-    Fate.CANCELLED: ("◌", "warn"),
-    Fate.SKIPPED: ("–", "dim"),
+    ItemOutcome.WAITING: ("○", "dim"),
+    ItemOutcome.RUNNING: ("↻", "accent"),
+    ItemOutcome.OK: ("●", "ok"),
+    ItemOutcome.FAILED: ("✕", "error"),
+    ItemOutcome.DENIED: ("⊘", "warn"),
+    ItemOutcome.UNSUPPORTED: ("⊘", "warn"),
+    ItemOutcome.UNKNOWN: ("?", "error"),
+    ItemOutcome.CANCELLED: ("◌", "warn"),
+    ItemOutcome.SKIPPED: ("–", "dim"),
 }
 _ENDED = (
     Column("fate", "RESULT", 13, 13, priority=0),
@@ -143,7 +143,7 @@ class BulkScreen(Screen[None]):
 
     def action_stop(self) -> None:
         """Start nothing more. What is in flight continues."""
-        if self.run_shown.with_fate(Fate.WAITING):
+        if self.run_shown.with_fate(ItemOutcome.WAITING):
             self.run_shown.stop()
         else:
             self.notify("No change is waiting any longer.")
@@ -151,7 +151,11 @@ class BulkScreen(Screen[None]):
     def action_again(self) -> None:
         """Try those that did not succeed again, after the question."""
         run = self.run_shown
-        rest = [item.sandbox for item in run.items if item.fate not in (Fate.OK, Fate.WAITING, Fate.RUNNING)]
+        rest = [
+            item.sandbox
+            for item in run.items
+            if item.fate not in (ItemOutcome.OK, ItemOutcome.WAITING, ItemOutcome.RUNNING)
+        ]
         if not run.done:
             self.notify("It has not finished yet.", severity="warning")
         elif not rest:
@@ -175,7 +179,7 @@ class BulkScreen(Screen[None]):
 
 def title_words(run: BulkRun) -> Content:
     """Return the verb and its progress."""
-    over = "done" if run.done else f"{len(run.with_fate(Fate.WAITING, Fate.RUNNING))} to go"
+    over = "done" if run.done else f"{len(run.with_fate(ItemOutcome.WAITING, ItemOutcome.RUNNING))} to go"
     parts = [(f"{run.verb.label} {many(len(run.items))}", "bold $primary"), (f"  {over}  ", "$dim")]
     styles = {"ok": "$text-success", "error": "$text-error", "warn": "$text-warning", "accent": "$text-accent"}
     counts = run.counts

@@ -19,7 +19,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.text.wrap import Part, hanging
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -71,7 +71,7 @@ class AuditPane(Vertical):
         yield Static(id="audit-note")
         yield FleetTable(COLUMNS, id="audit-table")
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Show a sandbox's rows. A different ``version`` means that there may be new ones."""
         sandbox, active, version = look
         wanted = (sandbox.ref if sandbox else None, version)

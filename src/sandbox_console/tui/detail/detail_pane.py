@@ -21,7 +21,7 @@ from sandbox_console.tui.detail.tab_bar import TABS, TabBar
 from sandbox_console.tui.fleet.header import justified
 from sandbox_console.tui.logs.logs_tab import LogsPane
 from sandbox_console.tui.shell.shell_tab import ShellPane
-from sandbox_console.tui.state.fleet_state import FleetState, Look, News
+from sandbox_console.tui.state.fleet_state import FleetState, News, TabState
 from sandbox_console.tui.text.formatting import STATUS, STYLES, place, short_id, shown_name, why, why_style
 from sandbox_console.tui.text.port_text import openings
 
@@ -145,7 +145,7 @@ class Detail(Vertical):
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
         for tab, pane in self._panes.items():
             if pane.is_mounted:
-                pane.show(Look(self._sandbox, active(tab), version))
+                pane.show(TabState(self._sandbox, active(tab), version))
             elif active(tab):
                 pane.call_later(self._refresh_tab)
         bar = self.query_one(WhyBar)

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.guest import Happening
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
@@ -45,7 +45,7 @@ class EventsPane(Vertical, FollowsSandbox):
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._service = console
-        self._found: deque[Happening] = deque(maxlen=KEPT)
+        self._found: deque[GuestEvent] = deque(maxlen=KEPT)
         self._drawing = False
 
     def compose(self) -> ComposeResult:
@@ -65,8 +65,8 @@ class EventsPane(Vertical, FollowsSandbox):
     async def _follow(self, sandbox: Sandbox) -> None:
         self.set_timer(1.0, self._none_yet)
         try:
-            async for one in self._service.inside.happenings(sandbox.ref, since=sandbox.created_at, follow=True):
-                self._found.append(one)
+            async for event in self._service.inside.happenings(sandbox.ref, since=sandbox.created_at, follow=True):
+                self._found.append(event)
                 self._schedule()
         except ConsoleError as error:
             self._note(f"✕ {error_words(error)}")
@@ -84,19 +84,19 @@ class EventsPane(Vertical, FollowsSandbox):
         self._drawing = False
         if self._found:
             self._note("")
-        rows = [_row(at, one) for at, one in enumerate(self._found)]
+        rows = [_row(at, event) for at, event in enumerate(self._found)]
         for table in self.query(FleetTable):
             table.set_rows(rows[::-1])
 
 
-def _row(number: int, one: Happening) -> Row:
-    at = datetime.fromtimestamp(one.at).astimezone()
-    details = [one.detail] if one.detail else []
-    details += [f"{key}={value}" for key, value in one.attributes.items()]
-    style = "error" if any(word in one.what.lower() for word in _BAD) else ""
+def _row(number: int, event: GuestEvent) -> Row:
+    at = datetime.fromtimestamp(event.at).astimezone()
+    details = [event.detail] if event.detail else []
+    details += [f"{key}={value}" for key, value in event.attributes.items()]
+    style = "error" if any(word in event.what.lower() for word in _BAD) else ""
     cells = (
         f"{at:%m-%d %H:%M:%S}.{at.microsecond // 1000:03}",
-        clean(one.what, cap=60),
+        clean(event.what, cap=60),
         clean("  ".join(details), cap=2000),
     )
     return Row(number, cells, ("dim", style, "dim"))

@@ -38,16 +38,16 @@ class WhyBar(Static):
     async def _judge(self, sandbox: Sandbox | None) -> None:
         from sandbox_console.service.incident.cause import judge
 
-        found = await judge(self._service, sandbox) if sandbox is not None else None
-        self.set_class(found is not None, "-on")
-        if found is not None:
-            self.update(why_words(found))
+        verdict = await judge(self._service, sandbox) if sandbox is not None else None
+        self.set_class(verdict is not None, "-on")
+        if verdict is not None:
+            self.update(why_words(verdict))
 
 
-def why_words(found: Verdict) -> Content:
+def why_words(verdict: Verdict) -> Content:
     """Return the verdict, followed by its evidence."""
-    style = "bold $text-warning" if found.sure else "bold $text-error"
+    style = "bold $text-warning" if verdict.sure else "bold $text-error"
     return Content.assemble(
-        ("Why: ", "bold"), (clean(found.headline, cap=300), style),
-        (f"\n     {clean(' · '.join(found.evidence), cap=600)}" if found.evidence else "", "$dim"),
+        ("Why: ", "bold"), (clean(verdict.headline, cap=300), style),
+        (f"\n     {clean(' · '.join(verdict.evidence), cap=600)}" if verdict.evidence else "", "$dim"),
     )  # fmt: skip

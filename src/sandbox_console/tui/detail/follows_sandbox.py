@@ -10,7 +10,7 @@ from textual.worker import Worker
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.widgets.table.table import FleetTable
 
 
@@ -27,7 +27,7 @@ class FollowsSandbox(Widget):
     _shown: object = None
     _worker: Worker[None] | None = None
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Follow a sandbox while the tab is open."""
         sandbox, active, _ = look
         followed = sandbox if active else None

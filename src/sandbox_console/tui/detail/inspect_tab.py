@@ -24,7 +24,7 @@ from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.detail.inspect_tree import Line, Standing, fill, nodes
 from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 
 
 class InspectPane(Vertical):
@@ -63,7 +63,7 @@ class InspectPane(Vertical):
         search.border_title = "Search"
         yield search
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Read the description of a sandbox, and read it again when the sandbox has changed."""
         sandbox, active, _ = look
         if not active or sandbox == self._shown:

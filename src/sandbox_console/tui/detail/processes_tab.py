@@ -62,25 +62,25 @@ class ProcessesPane(Vertical, FollowsSandbox):
     async def _follow(self, sandbox: Sandbox) -> None:
         while True:
             try:
-                found = await self._service.inside.processes(sandbox.ref)
+                processes = await self._service.inside.processes(sandbox.ref)
             except ConsoleError as error:
                 self._fill(())
                 self._note(f"✕ {error_words(error)}")
                 return
-            self._note("" if found else "No processes are reported.")
-            self._fill(found)
+            self._note("" if processes else "No processes are reported.")
+            self._fill(processes)
             await asyncio.sleep(BEAT_S)
 
-    def _fill(self, found: Sequence[GuestProcess]) -> None:
+    def _fill(self, processes: Sequence[GuestProcess]) -> None:
         for table in self.query(FleetTable):
-            table.set_rows([_row(process, depth) for process, depth in as_tree(found)])
+            table.set_rows([_row(process, depth) for process, depth in as_tree(processes)])
 
 
-def as_tree(found: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:
+def as_tree(processes: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:
     """Return each process after its parent, with its depth. A guest's parents may form no tree: each is listed once."""
-    known = {process.pid for process in found}
+    known = {process.pid for process in processes}
     children: dict[int | None, list[GuestProcess]] = {}
-    for process in sorted(found, key=lambda one: one.pid):
+    for process in sorted(processes, key=lambda guest_process: guest_process.pid):
         parent = process.parent if process.parent in known and process.parent != process.pid else None
         children.setdefault(parent, []).append(process)
     rows: dict[int, tuple[GuestProcess, int]] = {}
@@ -90,7 +90,7 @@ def as_tree(found: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:
         if process.pid not in rows:
             rows[process.pid] = (process, depth)
             waiting += [(child, depth + 1) for child in reversed(children.get(process.pid, []))]
-    for process in found:  # a cycle of parents
+    for process in processes:  # a cycle of parents
         rows.setdefault(process.pid, (process, 0))
     return list(rows.values())
 

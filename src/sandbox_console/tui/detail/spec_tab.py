@@ -22,7 +22,7 @@ from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.text.drift_text import drift_parts
 from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.formatting import DASH
@@ -55,7 +55,7 @@ class SpecPane(VerticalScroll, can_focus=True):
     def compose(self) -> ComposeResult:
         yield Static(id="spec-text")
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Show a sandbox's spec."""
         sandbox, active, _ = look
         if not active or sandbox == self._shown:
@@ -200,9 +200,9 @@ def _labels(sandbox: Sandbox) -> Iterator[Part]:
 
 
 def _missing(capabilities: Capabilities) -> Iterator[Part]:
-    missing = [one for one in Capability if not capabilities.has(one)]
+    missing = [capability for capability in Capability if not capabilities.has(capability)]
     if missing:
         yield "\nUnsupported by this backend here\n", "bold $dim"
-    for one in missing:
-        yield "  " + fit_cell(str(one), 20, "left"), "$text-warning"
-        yield f"  {clean(capabilities.reason(one), cap=300)}\n", "$dim"
+    for capability in missing:
+        yield "  " + fit_cell(str(capability), 20, "left"), "$text-warning"
+        yield f"  {clean(capabilities.reason(capability), cap=300)}\n", "$dim"

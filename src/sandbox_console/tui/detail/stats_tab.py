@@ -13,7 +13,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.service import Console
 from sandbox_console.tui.detail.follows_sandbox import FollowsSandbox
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.text.formatting import DASH, size
 from sandbox_console.tui.widgets.graph import Graph, Samples, Series
 
@@ -78,7 +78,7 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
     def on_resize(self) -> None:
         self.set_class(self.size.width >= _WIDE, "-two")
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Sample a sandbox while the tab is open. Its limits may change in the meantime."""
         self._sandbox = look.sandbox
         super().show(look)
@@ -93,13 +93,13 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
         return self._sample(sandbox) if running else None
 
     async def _sample(self, sandbox: Sandbox) -> None:
-        kept = self._history.setdefault(sandbox.ref, deque(maxlen=KEPT))
+        samples = self._history.setdefault(sandbox.ref, deque(maxlen=KEPT))
         self._history.move_to_end(sandbox.ref)
         while len(self._history) > SANDBOXES:
             self._history.popitem(last=False)
         try:
             async for stats in self._service.stats(sandbox.ref, INTERVAL_S):
-                kept.append(stats)
+                samples.append(stats)
                 self._draw(sandbox)
         except ConsoleError as error:
             self._note(f"✕ {error.message}")
@@ -108,7 +108,7 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
         samples = self._history.get(sandbox.ref, ())
         limits = limits_of(self._sandbox or sandbox, samples[-1] if samples else None)
         for name, _, value in _SERIES:
-            values: Samples = [value(one) for one in samples]
+            values: Samples = [value(stats) for stats in samples]
             for graph in self.query(f"#graph-{name}").results(Graph):
                 graph.show(values, limits.get(name), INTERVAL_S)
 

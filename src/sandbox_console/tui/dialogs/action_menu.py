@@ -68,7 +68,10 @@ class MenuScreen(ModalScreen[str]):
         with Vertical() as box:
             box.border_title = Content(self._title)
             yield OptionList(
-                *[Option(choice_line(one), id=one.action, disabled=bool(one.unfit)) for one in self._choices],
+                *[
+                    Option(choice_line(choice), id=choice.action, disabled=bool(choice.unfit))
+                    for choice in self._choices
+                ],
                 compact=True,
             )
 

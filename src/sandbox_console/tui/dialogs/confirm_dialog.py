@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from textual.app import ComposeResult
@@ -14,6 +15,14 @@ from textual.widgets import Button, Input, Static
 
 _COMMAND_SHOWN = 1000
 """Characters of the command. For thousands of sandboxes, wrapping it would take seconds, and four lines are shown."""
+
+
+@dataclass
+class Keep:
+    """A third answer of a question: to keep something first, then to agree. ``chosen`` is set by the answer."""
+
+    label: str
+    chosen: bool = False
 
 
 class ConfirmScreen(ModalScreen[bool]):
@@ -46,6 +55,7 @@ class ConfirmScreen(ModalScreen[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "dismiss(False)", "Cancel"),
         Binding("y", "agree", "Confirm"),
+        Binding("k", "keep_first", "Keep first, then confirm", show=False),
         Binding("c,ctrl+y", "copy", "Copy the command"),
         Binding("left", "app.focus_previous", show=False),
         Binding("right", "app.focus_next", show=False),
@@ -63,6 +73,7 @@ class ConfirmScreen(ModalScreen[bool]):
         to_type: str = "",
         listed: Content | None = None,
         leave: str = "Cancel",
+        keep: Keep | None = None,
     ) -> None:
         super().__init__(classes="-danger" if danger else "")
         self._title = title
@@ -73,6 +84,7 @@ class ConfirmScreen(ModalScreen[bool]):
         self._to_type = to_type
         self._listed = listed
         self._leave = leave
+        self._keep = keep
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -101,8 +113,9 @@ class ConfirmScreen(ModalScreen[bool]):
         yield from ()
 
     def more_answers(self) -> ComposeResult:
-        """Yield buttons to show between the two answers. For subclasses."""
-        yield from ()
+        """Yield buttons to show between the two answers."""
+        if self._keep is not None:
+            yield Button(Content(self._keep.label), id="keep-first", compact=True)
 
     @property
     def _variant(self) -> Literal["error", "warning"]:
@@ -119,7 +132,16 @@ class ConfirmScreen(ModalScreen[bool]):
         self.action_agree()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        self.dismiss(event.button.id == "agree" and self._agreed)
+        if event.button.id == "keep-first":
+            self.action_keep_first()
+        else:
+            self.dismiss(event.button.id == "agree" and self._agreed)
+
+    def action_keep_first(self) -> None:
+        """Keep first, then agree, if the question offers that."""
+        if self._keep is not None and self._agreed:
+            self._keep.chosen = True
+            self.dismiss(True)
 
     def action_copy(self) -> None:
         """Copy the equivalent command."""
@@ -136,7 +158,9 @@ class ConfirmScreen(ModalScreen[bool]):
 class LeaveScreen(ConfirmScreen):
     """The question before a page with unapplied input is left. Returns None when the input is to be kept."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("k", "dismiss(None)", "Keep it")]
+    def action_keep_first(self) -> None:
+        """Leave, and keep the input."""
+        self.dismiss(None)
 
     def more_answers(self) -> ComposeResult:
         yield Button(Content("Keep it"), id="keep", compact=True)

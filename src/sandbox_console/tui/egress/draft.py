@@ -61,8 +61,8 @@ class Draft:
     async def _read(self) -> None:
         """Add what has been recorded since the last record that was added."""
         count = 0
-        async with aclosing(self._console.egress.records(self.sandbox.ref, since=self._last)) as found:  # type: ignore[type-var]
-            async for record in found:
+        async with aclosing(self._console.egress.records(self.sandbox.ref, since=self._last)) as records:  # type: ignore[type-var]
+            async for record in records:
                 count += self._add(record)
                 if count % _BREATHE == 0:
                     await asyncio.sleep(0)

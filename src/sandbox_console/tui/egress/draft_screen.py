@@ -65,7 +65,7 @@ class EgressDraftScreen(Screen[None]):
         super().__init__()
         self._put_in_force = apply
         self._clock = clock
-        self._drafts = {one.ref: Draft(console, one, clock) for one in sandboxes}
+        self._drafts = {sandbox.ref: Draft(console, sandbox, clock) for sandbox in sandboxes}
         self._draft = self._drafts[sandboxes[0].ref]
         self._loaded = False
         self._changes_only = False
@@ -77,8 +77,8 @@ class EgressDraftScreen(Screen[None]):
         if len(self._drafts) > 1:
             yield Select(
                 [
-                    (plain(f"{shown_name(one.sandbox)}   {place(one.sandbox)}"), ref)
-                    for ref, one in self._drafts.items()
+                    (plain(f"{shown_name(draft.sandbox)}   {place(draft.sandbox)}"), ref)
+                    for ref, draft in self._drafts.items()
                 ],
                 value=self._draft.sandbox.ref,
                 allow_blank=False,

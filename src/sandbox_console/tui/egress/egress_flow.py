@@ -53,7 +53,7 @@ class EgressFlow:
         """Open a draft for one of the sandboxes, or say that none of them has a gateway."""
         from sandbox_console.tui.egress.draft_screen import EgressDraftScreen
 
-        found = [one for one in sandboxes if has_gateway(one)]
+        found = [sandbox for sandbox in sandboxes if has_gateway(sandbox)]
         if found:
             self._app.push_screen(EgressDraftScreen(self._console, self.apply, self._clock, found))
         else:
@@ -83,7 +83,7 @@ class EgressFlow:
             everyone, _ = await self._console.list()
         except ConsoleError:
             return sandboxes
-        found = {other.ref: other for one in sandboxes for other in same_template(one, everyone)}
+        found = {other.ref: other for sandbox in sandboxes for other in same_template(sandbox, everyone)}
         return list(found.values())
 
 

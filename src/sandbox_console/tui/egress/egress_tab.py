@@ -24,7 +24,7 @@ from sandbox_console.tui.egress.egress_text import COLUMNS, host_row, rules_line
 from sandbox_console.tui.egress.host_actions import HostActions
 from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.widgets.table.table import FleetTable
 
 DRAW_S = 0.25
@@ -67,7 +67,7 @@ class EgressPane(Vertical, HostActions):
         self.set_interval(DRAW_S, self._draw_soon)
         self.set_interval(RULES_S, self._look_again)
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Follow a sandbox while the tab is open. A different ``version`` means that its rules may have changed."""
         sandbox, active, version = look
         self._sandbox = sandbox
@@ -141,7 +141,7 @@ class EgressPane(Vertical, HostActions):
         if self._followed is not None:
             self._tell(self._unread or self._problem)
         now = self._clock()
-        rows = [host_row(seen, now) for seen in self._feed.hosts(denied_only=self._denied_only)]
+        rows = [host_row(host, now) for host in self._feed.hosts(denied_only=self._denied_only)]
         for table in self.query(FleetTable):
             table.set_rows(rows)
         shown = self._sandbox is not None and has_gateway(self._sandbox)
@@ -152,7 +152,7 @@ class EgressPane(Vertical, HostActions):
         for line in self.query("#egress-rules"):
             line.set_class(shown, "-on")
 
-    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:  # noqa: ARG002 - it is one sandbox's feed
+    def _askers(self, host: HostSeen | None) -> Sequence[Sandbox]:  # noqa: ARG002 - it is one sandbox's feed
         return (self._sandbox,) if self._sandbox is not None else ()
 
     def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:

@@ -49,25 +49,31 @@ def with_hosts(edits: str) -> str:
     return f"{f'{edits} edits its spec' if edits else 'Edit its spec'}: with hosts in egress it is recreated."
 
 
-def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
+def host_row(known_host: HostSeen, now: float, *, fleet: bool = False) -> Row:
     """Return the row of a host. In the fleet's feed, it has the names of the sandboxes that requested the host."""
-    outcome, style = OUTCOMES[seen.outcome]
-    why = REASONS.get(seen.reason, clean(seen.reason, cap=60)) if seen.reason else f"by {clean(seen.rule, cap=80)}"
-    if seen.asker:
-        why = f"asked for by {clean(seen.asker, cap=60)}"
-    ports = ",".join(map(str, sorted(seen.ports)))
-    host = clean(seen.host, cap=253) or "(no name)"
-    names = [clean(name, cap=40) for name in sorted(set(seen.refs.values()))]
-    cells = [host, outcome, str(seen.denied), str(seen.allowed)]
-    sort: list[Any] = [host, outcome, seen.denied, seen.allowed]
-    styles = ["", style, "" if seen.denied else "dim", "dim"]
+    outcome, style = OUTCOMES[known_host.outcome]
+    why = (
+        REASONS.get(known_host.reason, clean(known_host.reason, cap=60))
+        if known_host.reason
+        else f"by {clean(known_host.rule, cap=80)}"
+    )
+    if known_host.asker:
+        why = f"asked for by {clean(known_host.asker, cap=60)}"
+    ports = ",".join(map(str, sorted(known_host.ports)))
+    host = clean(known_host.host, cap=253) or "(no name)"
+    names = [clean(name, cap=40) for name in sorted(set(known_host.refs.values()))]
+    cells = [host, outcome, str(known_host.denied), str(known_host.allowed)]
+    sort: list[Any] = [host, outcome, known_host.denied, known_host.allowed]
+    styles = ["", style, "" if known_host.denied else "dim", "dim"]
     if fleet:
         cells.append(" ".join(names))
         sort.append(names)
         styles.append("accent")
-    cells += [ports, at(seen.first, now), at(seen.last, now), why]
-    sort += [min(seen.ports, default=0), seen.first, seen.last, why]
-    return Row(seen.host, tuple(cells), (*styles, "dim", "dim", "dim", "dim" if style == "ok" else style), tuple(sort))
+    cells += [ports, at(known_host.first, now), at(known_host.last, now), why]
+    sort += [min(known_host.ports, default=0), known_host.first, known_host.last, why]
+    return Row(
+        known_host.host, tuple(cells), (*styles, "dim", "dim", "dim", "dim" if style == "ok" else style), tuple(sort)
+    )
 
 
 def at(when: float, now: float) -> str:

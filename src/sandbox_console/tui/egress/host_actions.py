@@ -22,8 +22,8 @@ class HostActions(Widget):
         """The feed of the hosts to show."""
         raise NotImplementedError
 
-    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
-        """Return the sandboxes that a change for this host applies to. ``seen`` is None if no host is selected."""
+    def _askers(self, host: HostSeen | None) -> Sequence[Sandbox]:
+        """Return the sandboxes that a change for this host applies to. ``host`` is None if no host is selected."""
         raise NotImplementedError
 
     def _draw(self) -> None:
@@ -54,11 +54,11 @@ class HostActions(Widget):
     def _chosen(self) -> HostSeen | None:
         """The host under the cursor."""
         key = self.query_one(FleetTable).cursor_key
-        return next((one for one in self._feed.hosts() if one.host == key), None)
+        return next((host for host in self._feed.hosts() if host.host == key), None)
 
     def _ask(self, *, allow: bool) -> None:
-        seen = self._chosen
-        if seen is None:
+        host = self._chosen
+        if host is None:
             self.notify("No host is selected.", severity="warning")
-        elif sandboxes := self._askers(seen):
-            self.post_message(EgressAsked(seen.host, seen.port, tuple(sandboxes), allow=allow))
+        elif sandboxes := self._askers(host):
+            self.post_message(EgressAsked(host.host, host.port, tuple(sandboxes), allow=allow))

@@ -79,21 +79,21 @@ class EgressScreen(Screen[None], HostActions):
 
     def _draw(self) -> None:
         self._drawn = self._service.denials.version
-        found = self._feed.hosts(denied_only=self._denied_only)
+        hosts = self._feed.hosts(denied_only=self._denied_only)
         now = self._clock()
         for table in self.query(FleetTable):
-            table.set_rows([host_row(seen, now, fleet=True) for seen in found])
-        failed = any(seen.unresolved or seen.failed for seen in found)
+            table.set_rows([host_row(host, now, fleet=True) for host in hosts])
+        failed = any(host.unresolved or host.failed for host in hosts)
         what = "asked for" if not self._denied_only else "denied or failed" if failed else "denied"
         left_out = self._feed.forgotten
         forgotten = f"  {left_out} older ones left out" if left_out else ""
-        total = sum(seen.denied for seen in found)
+        total = sum(host.denied for host in hosts)
         words = [
             ("Egress of all sandboxes", "bold $primary"),
-            (f"  {many(len(found), 'host')} {what}, {many(total, 'denial')}", "$dim"),
+            (f"  {many(len(hosts), 'host')} {what}, {many(total, 'denial')}", "$dim"),
         ]
         put(self, "#egress-title", Content.assemble(*words, (forgotten, "$text-warning")))
-        put_note(self, "#egress-empty", plain("" if found else self._why_empty()))
+        put_note(self, "#egress-empty", plain("" if hosts else self._why_empty()))
         put_note(self, "#egress-problem", plain(unread_words(sorted(self._service.denials.unread.values()))))
 
     def _why_empty(self) -> str:
@@ -107,9 +107,9 @@ class EgressScreen(Screen[None], HostActions):
             return f"{nothing} that is known: {silent} does not answer."
         return f"{nothing} that is known." if self._service.denials.unread else f"{nothing}."
 
-    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
+    def _askers(self, host: HostSeen | None) -> Sequence[Sandbox]:
         there = self._service.hub.sandboxes
-        return [there[ref] for ref in seen.refs if ref in there] if seen is not None else ()
+        return [there[ref] for ref in host.refs if ref in there] if host is not None else ()
 
 
 def unread_words(unread: Sequence[tuple[str, str]]) -> str:

@@ -77,7 +77,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         console: Console,
         clock: Callable[[], float],
         patterns: Sequence[str],
-        asked: Sequence[Sandbox],
+        sandboxes: Sequence[Sandbox],
         alike: Sequence[Sandbox],
         *,
         allow: bool,
@@ -86,7 +86,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         self._service = console
         self._clock = clock
         self._patterns = patterns
-        self._asked = asked
+        self._asked = sandboxes
         self._alike = alike
         self._allow = allow
         self._pattern = 0
@@ -142,8 +142,8 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         until = None if period is None else self._clock() + period
         rule = EgressRule(pattern, Effect.ALLOW, until, "live")
         return tuple(
-            (ChangeEgress(one.ref, (rule,)) if self._allow else DenyEgress(one.ref, (pattern,), until), one)
-            for one in self._targets
+            (ChangeEgress(sandbox.ref, (rule,)) if self._allow else DenyEgress(sandbox.ref, (pattern,), until), sandbox)
+            for sandbox in self._targets
         )
 
     def action_scroll(self, lines: int) -> None:

@@ -24,23 +24,23 @@ COLUMNS = (
 _SIGNS = {FileKind.DIRECTORY: "/", FileKind.LINK: " →", FileKind.OTHER: " ?", FileKind.FILE: ""}
 
 
-def file_row(one: FileInfo, mask: Callable[[str], str] = str) -> Row:
+def file_row(info: FileInfo, mask: Callable[[str], str] = str) -> Row:
     """Return a file as a row of COLUMNS. The name is shown through ``mask``; the key is the unchanged name."""
-    name = clean(mask(one.name), cap=1000) + _SIGNS[one.kind]
-    if one.target:
-        name += f" {clean(mask(one.target), cap=1000)}"
+    name = clean(mask(info.name), cap=1000) + _SIGNS[info.kind]
+    if info.target:
+        name += f" {clean(mask(info.target), cap=1000)}"
     kinds = {FileKind.DIRECTORY: stat.S_IFDIR, FileKind.LINK: stat.S_IFLNK, FileKind.FILE: stat.S_IFREG}
-    owner = DASH if one.uid is None else f"{one.uid}:{one.gid}"
+    owner = DASH if info.uid is None else f"{info.uid}:{info.gid}"
     cells = (
         name,
-        "" if one.kind is FileKind.DIRECTORY else size(one.size),
-        stat.filemode(kinds.get(one.kind, 0) | one.mode),
+        "" if info.kind is FileKind.DIRECTORY else size(info.size),
+        stat.filemode(kinds.get(info.kind, 0) | info.mode),
         owner,
-        _time(one.modified_at),
+        _time(info.modified_at),
     )
-    style = "accent" if one.kind is FileKind.DIRECTORY else ""
-    order = (one.name.casefold(), one.size, one.mode, owner, one.modified_at)
-    return Row(one.name, cells, (style, "", "dim", "dim", "dim"), order)
+    style = "accent" if info.kind is FileKind.DIRECTORY else ""
+    order = (info.name.casefold(), info.size, info.mode, owner, info.modified_at)
+    return Row(info.name, cells, (style, "", "dim", "dim", "dim"), order)
 
 
 def _time(at: float | None) -> str:

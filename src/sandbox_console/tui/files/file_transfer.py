@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.tar_pack import Order, packed
+from sandbox_console.hostfs.tar_pack import PackOptions, packed
 from sandbox_console.hostfs.tar_unpack import Unpacker
-from sandbox_console.hostfs.walk import Found, find
+from sandbox_console.hostfs.walk import Location, find
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
@@ -32,9 +32,12 @@ async def download(
 
     It appears when it is complete, by the rules of ``hostfs.tar_unpack``. Returns what was left out, and why.
     """
-    ground, left = await console.ground(), list[str]()
-    await asyncio.to_thread(_new_place, target, ground)
-    unpacker, count = Unpacker(lambda _: _new_place(target, ground, keep=True), left.append, ground, path), 0
+    guest_folders, left = await console.ground(), list[str]()
+    await asyncio.to_thread(_new_place, target, guest_folders)
+    unpacker, count = (
+        Unpacker(lambda _: _new_place(target, guest_folders, keep=True), left.append, guest_folders, path),
+        0,
+    )
 
     async def take(_: Stream, data: bytes) -> None:
         nonlocal count
@@ -50,8 +53,8 @@ async def download(
     return list(map(await console.inside.mask(ref), left)) if left else left
 
 
-def _new_place(target: Path, ground: GuestFolders, *, keep: bool = False) -> Found:
-    found = find(target, ground, follow=False)
+def _new_place(target: Path, guest_folders: GuestFolders, *, keep: bool = False) -> Location:
+    found = find(target, guest_folders, follow=False)
     if found.what is not None or not keep:
         found.folder.close()
     if found.what is not None:
@@ -68,26 +71,26 @@ async def _finish(operation: Operation) -> None:
         raise
 
 
-async def read_file(console: Console, ref: SandboxRef, path: str, consent: Consent, most: int) -> tuple[bytes, bool]:
+async def read_file(console: Console, ref: SandboxRef, path: str, consent: Consent, limit: int) -> tuple[bytes, bool]:
     """Return the beginning of a guest's file, and whether there is more. Raises ConsoleError."""
     archive = bytearray()
-    room = most + 64 * 1024  # for the headers
+    room = limit + 64 * 1024  # for the headers
 
     async def take(_: Stream, data: bytes) -> None:
         archive.extend(data[: max(0, room - len(archive))])
 
     await _finish(console.perform(Download(ref, path), consent=consent, io=ExecIO(on_output=take, most=room)))
-    return await asyncio.to_thread(_first_file, bytes(archive), most)
+    return await asyncio.to_thread(_first_file, bytes(archive), limit)
 
 
-def _first_file(archive: bytes, most: int) -> tuple[bytes, bool]:
+def _first_file(archive: bytes, limit: int) -> tuple[bytes, bool]:
     at = 0
     try:
         while True:
             head = tarfile.TarInfo.frombuf(archive[at : at + _BLOCK], "utf-8", "surrogateescape")
             at += _BLOCK
             if head.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
-                return archive[at : at + min(head.size, most)], head.size > most
+                return archive[at : at + min(head.size, limit)], head.size > limit
             if head.type not in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
                 raise UsageError("this is not a regular file")
             at += -(-head.size // _BLOCK) * _BLOCK
@@ -103,7 +106,7 @@ async def upload(
     Links stay links. Owners and devices are not transferred. Returns what was left out, and why.
     """
     left = list[str]()
-    order = Order(await console.ground(), left.append)
+    order = PackOptions(await console.ground(), left.append)
     try:
         found = await asyncio.to_thread(find, source, order.ground, follow=False)
     except FileNotFoundError:

@@ -28,7 +28,7 @@ from sandbox_console.tui.files.file_text import COLUMNS, file_row, file_words, l
 from sandbox_console.tui.files.file_transfer import download, read_file, upload, why
 from sandbox_console.tui.keys.keymap import hint, hints
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.state.fleet_state import TabState
 from sandbox_console.tui.text.formatting import size
 from sandbox_console.tui.widgets.table.table import FleetTable
 
@@ -80,14 +80,14 @@ class FilesPane(Vertical):
         """The open folder."""
         return self._paths.get(self._shown, "/") if self._shown else "/"
 
-    def show(self, look: Look) -> None:
+    def show(self, look: TabState) -> None:
         """Browse a sandbox while the pane is on screen. Each sandbox keeps its open folder."""
         sandbox, active, _ = look
         self._sandbox = sandbox
-        wanted = sandbox.ref if sandbox is not None and active else None
-        if wanted is None or wanted == self._shown:
+        ref = sandbox.ref if sandbox is not None and active else None
+        if ref is None or ref == self._shown:
             return
-        self._shown = wanted
+        self._shown = ref
         self._fill(())
         self._go(self.path)
 
@@ -98,7 +98,7 @@ class FilesPane(Vertical):
 
     async def _list(self, sandbox: Sandbox, path: str) -> None:
         try:
-            found = await self._service.inside.list_dir(sandbox.ref, path)
+            infos = await self._service.inside.list_dir(sandbox.ref, path)
             self._masked = await self._service.inside.mask(sandbox.ref)
         except ConsoleError as error:
             self._note(f"✕ {why(error)}")
@@ -106,10 +106,10 @@ class FilesPane(Vertical):
                 self._head(path)
             return
         before, self._paths[sandbox.ref] = self._paths.get(sandbox.ref, path), path
-        left_out = len(found) - ENTRIES
-        self._note("Empty." if not found else f"{left_out:,} more are not shown." if left_out > 0 else "")
+        left_out = len(infos) - ENTRIES
+        self._note("Empty." if not infos else f"{left_out:,} more are not shown." if left_out > 0 else "")
         self._head(path)
-        self._fill(found[:ENTRIES])
+        self._fill(infos[:ENTRIES])
         if before != path:
             self._arrive(before, path)
 
@@ -126,11 +126,11 @@ class FilesPane(Vertical):
             self, "#files-path", Content.assemble((clean(self._masked(path), cap=2000), "bold"), (f"   {keys}", "$dim"))
         )
 
-    def _fill(self, found: Sequence[FileInfo]) -> None:
-        order = sorted(found, key=lambda one: (one.kind is not FileKind.DIRECTORY, one.name))
-        self._entries = {one.name: one for one in order}
+    def _fill(self, infos: Sequence[FileInfo]) -> None:
+        order = sorted(infos, key=lambda info: (info.kind is not FileKind.DIRECTORY, info.name))
+        self._entries = {info.name: info for info in order}
         for table in self.query(FleetTable):
-            table.set_rows([file_row(one, self._masked) for one in order])
+            table.set_rows([file_row(info, self._masked) for info in order])
 
     def _note(self, text: str) -> None:
         put_note(self, "#files-note", plain(text))

@@ -107,13 +107,13 @@ class Arranger:
             others = self._replace(gone, come)
         else:
             self._newest = newest_first(sandboxes.values())
-            for one in gone:
-                self._made.pop(id(one), None)
-            for one in come:
-                self._made[id(one)] = SandboxRow(one, self.showing)
+            for sandbox in gone:
+                self._made.pop(id(sandbox), None)
+            for sandbox in come:
+                self._made[id(sandbox)] = SandboxRow(sandbox, self.showing)
         forget_texts(gone)
-        for one in others:
-            measure(one, self._natural)
+        for sandbox in others:
+            measure(sandbox, self._natural)
         self._of, self._base, self._last = sandboxes, None, None
 
     def _replace(self, gone: Sequence[Sandbox], come: Sequence[Sandbox]) -> Sequence[Sandbox]:
@@ -123,7 +123,7 @@ class Arranger:
             del made[old]
             made[id(new)] = SandboxRow(new, self.showing)
         get = now.get
-        self._newest = [get(id(one)) or one for one in self._newest]
+        self._newest = [get(id(sandbox)) or sandbox for sandbox in self._newest]
         pairs = zip(gone, come, strict=True)
         return [new for old, new in pairs if old.image is not new.image or old.maker is not new.maker]
 
@@ -147,8 +147,8 @@ class Arranger:
         key = (wanted.managed, wanted.faults, state.health if wanted.faults else None)
         if self._base is None or self._base[0] != key:
             every = self._newest
-            ours = [one for one in every if one.managed] if wanted.managed else every
-            bad = [one for one in ours if fault(one, state)] if wanted.faults else ours
+            ours = [sandbox for sandbox in every if sandbox.managed] if wanted.managed else every
+            bad = [sandbox for sandbox in ours if fault(sandbox, state)] if wanted.faults else ours
             self._base = (key, _Base(bad, len(every) - len(ours), len(ours) - len(bad)))
         return self._base[1]
 
@@ -169,10 +169,12 @@ def changes(
     old, new = before.values(), after.values()
     if len(old) == len(new):
         pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
-        if all(one.ref is other.ref or one.ref == other.ref for one, other in pairs):
-            return [one for one, _ in pairs], [other for _, other in pairs]
+        if all(sandbox.ref is other.ref or sandbox.ref == other.ref for sandbox, other in pairs):
+            return [sandbox for sandbox, _ in pairs], [other for _, other in pairs]
     known, kept = set(map(id, old)), set(map(id, new))
-    return [one for one in old if id(one) not in kept], [one for one in new if id(one) not in known]
+    return [sandbox for sandbox in old if id(sandbox) not in kept], [
+        sandbox for sandbox in new if id(sandbox) not in known
+    ]
 
 
 def _same_place(old: Sandbox, new: Sandbox) -> bool:
@@ -183,8 +185,8 @@ def newest_first(sandboxes: Iterable[Sandbox]) -> Sequence[Sandbox]:
     """Return the default order, with ties by name. 10,000 take 3 ms; one key for both would take 10 ms."""
     known: list[Sandbox] = []
     unknown: list[Sandbox] = []
-    for one in sandboxes:
-        (unknown if one.created_at is None else known).append(one)
+    for sandbox in sandboxes:
+        (unknown if sandbox.created_at is None else known).append(sandbox)
     known.sort(key=attrgetter("created_at"), reverse=True)
     found: list[Sandbox] = []
     for _, same in itertools.groupby(known, attrgetter("created_at")):

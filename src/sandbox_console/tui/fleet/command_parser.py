@@ -181,11 +181,11 @@ def help_lines() -> list[tuple[str, str]]:
 def known_of(state: FleetState, views: Sequence[str], aliases: dict[str, str]) -> Known:
     """Return the names that are known now."""
     everything = list(state.sandboxes.values())
-    labels = {f"{key}={value}": None for one in everything for key, value in one.labels.items()}
+    labels = {f"{key}={value}": None for sandbox in everything for key, value in sandbox.labels.items()}
     return Known(
-        backends=_unique(key[0] for key in state.health) or _unique(one.ref.backend for one in everything),
-        hosts=_unique(one.ref.host for one in everything),
-        images=_unique(one.image for one in everything),
+        backends=_unique(key[0] for key in state.health) or _unique(sandbox.ref.backend for sandbox in everything),
+        hosts=_unique(sandbox.ref.host for sandbox in everything),
+        images=_unique(sandbox.image for sandbox in everything),
         makers=_unique(map(maker, everything)),
         labels=list(labels),
         views=views,

@@ -25,7 +25,7 @@ def empty_words(state: FleetState, wanted: Wanted, *, read_only: bool = False, k
     if state.sandboxes:
         return _hidden(len(state.sandboxes), wanted, key)
     if state.connecting and not state.dead:
-        names = ", ".join(backend_name(one) for one in state.health.values()) or "the backends"
+        names = ", ".join(backend_name(backend_health) for backend_health in state.health.values()) or "the backends"
         return Content.assemble((f"Asking {names}…", "$dim"))
     if not any(health.ok for health in state.health.values()):
         reasons = "\n".join(dead_line(health) for health in state.health.values())
@@ -56,7 +56,7 @@ def _none_yet(state: FleetState, read_only: bool, key: str) -> Content:
     if state.dead:
         parts = [("No sandboxes on the backends that answer", "bold")]
         parts.append(
-            (f"\nWhat {', '.join(backend_name(one) for one in state.dead)} holds is not known.", "$text-error")
+            (f"\nWhat {', '.join(backend_name(health) for health in state.dead)} holds is not known.", "$text-error")
         )
     if read_only:
         return Content.assemble(*parts, ("\nThe console is read-only: none can be made here.", "$dim"))

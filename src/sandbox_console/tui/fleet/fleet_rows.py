@@ -141,7 +141,7 @@ def _cpu(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str
         return DASH, "dim"
     spec = sandbox.spec
     limit = spec.cpus * 100 if spec is not None and spec.cpus else None
-    used = [one.cpu_percent for one in state.history.get(sandbox.ref, ())]
+    used = [sample.cpu_percent for sample in state.history.get(sandbox.ref, ())]
     style = _load(stats.cpu_percent, limit)
     return Cell(f"{stats.cpu_percent:.0f}%{_NEARLY[style]}", graph=_graph(used, limit or 100.0)), style
 

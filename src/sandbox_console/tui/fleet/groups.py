@@ -105,7 +105,7 @@ def grouped(sandboxes: Iterable[Sandbox], by: str, make: Callable[[Sandbox], San
 def _head(
     key: GroupKey, members: Sequence[Sandbox], folded: bool, stale: Callable[[SandboxRef], bool] | None
 ) -> GroupRow:
-    heard = members if stale is None else [one for one in members if not stale(one.ref)]
+    heard = members if stale is None else [sandbox for sandbox in members if not stale(sandbox.ref)]
     found = Counter(map(_status, heard))
     counts = tuple((str(status), count) for status, count in found.items())
     return GroupRow(key, folded, counts, len(members) - len(heard))

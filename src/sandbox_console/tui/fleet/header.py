@@ -93,12 +93,12 @@ def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
 
 def alert_words(firing: Sequence[Alert]) -> list[Part]:
     """Return how many alerts fire. Silenced ones count only if there are no others."""
-    loud = [one for one in firing if not one.silenced]
+    loud = [alert for alert in firing if not alert.silenced]
     if not firing:
         return []
     if not loud:
         return [(f"{len(firing)} silenced  ", "$dim")]
-    style = STYLES["error" if any(one.severity == "critical" for one in loud) else "warn"]
+    style = STYLES["error" if any(alert.severity == "critical" for alert in loud) else "warn"]
     return [(f"! {len(loud)} {'alert' if len(loud) == 1 else 'alerts'}  ", f"bold {style}")]
 
 
@@ -132,7 +132,7 @@ def counts(state: FleetState) -> list[Part]:
             parts += [(f"{glyph} {count} {status}", STYLES[style]), ("  ", "")]
     if stale:
         parts = [(f"? {stale} stale", STYLES["warn"]), ("  ", ""), *parts]
-    if not parts and not any(one.ok for one in state.health.values()):
+    if not parts and not any(health.ok for health in state.health.values()):
         return [("connecting…", "$dim")] if state.connecting else [("what runs is not known", STYLES["error"])]
     return parts or [("connecting…" if state.connecting else "no sandboxes", "$dim")]
 
@@ -163,7 +163,10 @@ def backends_line(backends: Iterable[BackendHealth], width: int = 10_000, key: s
     """Return every backend with its health, those that answer first. If reasons are cut, add the key that shows all."""
     parts: list[Part] = []
     whole = True
-    for health in sorted(backends, key=lambda one: not one.ok and one.state is not HealthState.CONNECTING):
+    for health in sorted(
+        backends,
+        key=lambda backend_health: not backend_health.ok and backend_health.state is not HealthState.CONNECTING,
+    ):
         glyph, style = HEALTH[health.state]
         parts += [(f"{glyph} ", STYLES[style]), (backend_name(health), "$foreground")]
         parts.append((f" {health.state}", STYLES[style]))

@@ -35,12 +35,17 @@ _OPEN = (Section.RESOURCES, Section.NETWORK, Section.SECRETS)
 """Sections that are initially unfolded, whatever they contain."""
 
 
-class FormBody(VerticalScroll):
-    """A row for each field of a spec, in collapsible sections.
+class FormBody(VerticalScroll, inherit_bindings=False):
+    """A row for each field of a spec, in collapsible sections. Up and Down go to other fields and do not scroll.
 
     ``places`` are where a new sandbox can be created, the usual one first. ``fixed`` has the reasons why fields
     cannot be changed. ``draft`` has texts that were typed before.
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page_up", "Page up", show=False),
+        Binding("pagedown", "page_down", "Page down", show=False),
+    ]
 
     def __init__(
         self, sandbox: Sandbox | None, fixed: Mapping[str, str], places: Sequence[Place], service: Console,

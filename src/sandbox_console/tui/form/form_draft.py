@@ -66,8 +66,8 @@ class DraftFile:
             for path in sorted(self._folder.glob("*.json"), key=_age):
                 if _age(path) > KEPT_S:
                     _remove(path)
-                elif path.name.startswith(f"{self._key}-") and (found := _read(path)) and self._hold(path):
-                    return found
+                elif path.name.startswith(f"{self._key}-") and (draft := _read(path)) and self._hold(path):
+                    return draft
         return None
 
     def write(self, texts: Mapping[str, str], place: tuple[str, str] | None, at: float, mask: Mask) -> Draft:
@@ -187,5 +187,5 @@ def _age(path: Path) -> float:
 
 
 def _remove(path: Path) -> None:
-    for one in (path, path.with_suffix(".lock")):
-        one.unlink(missing_ok=True)
+    for file_path in (path, path.with_suffix(".lock")):
+        file_path.unlink(missing_ok=True)

@@ -148,15 +148,15 @@ class FormScreen(FormTools):
     def _fit(self) -> None:
         """Give the fields the rows that they need, if there is room, so that the buttons stay near them."""
         main = self.query_one("#form-main")
-        others = (one for one in self.children if one is not main and one.display)
-        room = self.size.height - sum(one.outer_size.height for one in others)
+        others = (widget for widget in self.children if widget is not main and widget.display)
+        room = self.size.height - sum(widget.outer_size.height for widget in others)
         wanted = self.body.virtual_size.height + 1
         if not self.has_class("-preview"):
             main.styles.height = wanted if 0 < wanted < room else "1fr"
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show what the focused field means, and whether the backend supports it."""
-        row = next((one for one in event.widget.ancestors if isinstance(one, FormRow)), None)
+        row = next((node for node in event.widget.ancestors if isinstance(node, FormRow)), None)
         put(self, "#field-help", self._help(row.field) if row else Content(""))
 
     def _help(self, field: SpecField) -> Content:
@@ -270,8 +270,8 @@ class FormScreen(FormTools):
     async def _save(self) -> None:
         spec, _ = self.body.read()
         safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in spec.name)[:40] or "sandbox"
-        asked = AskScreen("Save the spec to", "a file that does not exist yet", str(Path.cwd() / f"{safe}.toml"))
-        if not (typed := await self.app.push_screen_wait(asked)):
+        question = AskScreen("Save the spec to", "a file that does not exist yet", str(Path.cwd() / f"{safe}.toml"))
+        if not (typed := await self.app.push_screen_wait(question)):
             return
         path = Path(typed).expanduser().absolute()
         try:

@@ -77,7 +77,8 @@ class FormTools(KeptForm):
         if problem:
             told = f"! Yours are not used: {problem}"
         offered = [
-            (Entry(one.title, f"{' '.join(one.hosts)}  ({one.source or 'no source'})"), one.hosts) for one in presets
+            (Entry(preset.title, f"{' '.join(preset.hosts)}  ({preset.source or 'no source'})"), preset.hosts)
+            for preset in presets
         ]
         return HostChoice("Add hosts from presets", told, offered)
 
@@ -92,24 +93,24 @@ class FormTools(KeptForm):
             async for sandbox, record in self._service.egress.feed(answered=answered):
                 feed.add(sandbox.ref, sandbox.name, record)
         own = self._sandbox.ref if self._sandbox else None
-        seen = [one for one in feed.hosts() if one.denied or one.asker]
-        seen.sort(key=lambda one: (own not in one.refs, -one.denied_at))
+        hosts = [one for one in feed.hosts() if one.denied or one.asker]
+        hosts.sort(key=lambda one: (own not in one.refs, -one.denied_at))
         told = "Denied so far, newest first" + (", this sandbox's own before the others'." if own else ".")
-        told = " ".join([told if seen else "No sandbox was denied anything so far.", *silent])
-        return HostChoice("Add hosts that were denied", told, [(_denied(one), _patterns(one)) for one in seen])
+        told = " ".join([told if hosts else "No sandbox was denied anything so far.", *silent])
+        return HostChoice("Add hosts that were denied", told, [(_denied(one), _patterns(one)) for one in hosts])
 
     async def read_images(self) -> None:
         """Offer the images of the chosen place, or folders if it has none."""
-        found: Sequence[Image] | None = ()
+        images: Sequence[Image] | None = ()
         if (where := self.body.place) is not None:
             try:
-                found = await self._service.inside.images(*where)
+                images = await self._service.inside.images(*where)
             except Unsupported:
-                found = None
+                images = None
             except ConsoleError:  # the list of backends says what is wrong with it
-                found = ()
+                images = ()
         for row in self.query(ImageRow):
-            row.offer(found)
+            row.offer(images)
 
     def action_pin(self) -> None:
         """Replace the image's tag by its digest."""
@@ -173,22 +174,22 @@ class FormTools(KeptForm):
     async def read_secrets(self) -> None:
         """Find out which secrets can be read, of those whose reading asks the user nothing."""
         found: dict[str, str] = {}
-        for one in self._service.secrets.defined:
-            if one.kind in ("env", "file", "value"):
-                found[one.name] = (await self._service.secrets.checked(one)).problem
+        for secret in self._service.secrets.defined:
+            if secret.kind in ("env", "file", "value"):
+                found[secret.name] = (await self._service.secrets.checked(secret)).problem
         for row in self.query(SecretsRow):
             row.note_read(found)
 
 
-def _patterns(seen: HostSeen) -> tuple[str, ...]:
+def _patterns(host: HostSeen) -> tuple[str, ...]:
     """Return the patterns that let a host through on the ports that were asked for."""
-    name = f"[{seen.host}]" if ":" in seen.host else seen.host
-    usual = (seen.host,) if seen.ports & _DEFAULT_PORTS or not seen.ports else ()
-    return usual + tuple(f"{name}:{port}" for port in sorted(seen.ports - _DEFAULT_PORTS))
+    name = f"[{host.host}]" if ":" in host.host else host.host
+    usual = (host.host,) if host.ports & _DEFAULT_PORTS or not host.ports else ()
+    return usual + tuple(f"{name}:{port}" for port in sorted(host.ports - _DEFAULT_PORTS))
 
 
-def _denied(seen: HostSeen) -> Entry:
-    names = ", ".join(list(seen.refs.values())[:3])
-    more = f" and {len(seen.refs) - 3} more" if len(seen.refs) > 3 else ""
-    asked = f", asked for by {seen.asker}" if seen.asker else ""
-    return Entry(" ".join(_patterns(seen)), f"{seen.denied} × {names}{more}{asked}")
+def _denied(host: HostSeen) -> Entry:
+    names = ", ".join(list(host.refs.values())[:3])
+    more = f" and {len(host.refs) - 3} more" if len(host.refs) > 3 else ""
+    asked = f", asked for by {host.asker}" if host.asker else ""
+    return Entry(" ".join(_patterns(host)), f"{host.denied} × {names}{more}{asked}")

@@ -74,7 +74,7 @@ class ImageRow(FormRow):
     @property
     def known(self) -> Image | None:
         """The image of the line, if the backend has it."""
-        return next((one for one in self._images or () if self.text in one.names), None)
+        return next((image for image in self._images or () if self.text in image.names), None)
 
     @property
     def missing(self) -> bool:

@@ -32,7 +32,7 @@ class KeptForm(Screen[None]):
         super().__init__()
         self._service = console
         self._sandbox = sandbox
-        about = f"{console.trail.actor}\0{sandbox.ref if sandbox else ''}"
+        about = f"{console.audit_log.actor}\0{sandbox.ref if sandbox else ''}"
         self._file = DraftFile(find_paths().state / "drafts", about)
         self.draft = begin or self._file.take() or Draft({})
         self._learned = self._told = False

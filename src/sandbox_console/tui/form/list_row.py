@@ -151,7 +151,7 @@ class EntryInput(LineInput):
 
     async def action_cancel(self) -> None:
         """Take the change back, or else close the form."""
-        row = next(one for one in self.ancestors if isinstance(one, ListRow))
+        row = next(node for node in self.ancestors if isinstance(node, ListRow))
         if not row.cancel_change():
             await self.screen.run_action("close")
 

@@ -8,17 +8,18 @@ from textual.content import Content
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
-from sandbox_console.service.reads.losses import Losses
+from sandbox_console.service.reads.losses import Losses, kept_image
 from sandbox_console.tui.text.formatting import size
 
 _FILES_SHOWN = 8
 _MEMORY = "what is kept in memory, such as /tmp, is not counted"
 
 
-def loss_words(losses: Losses, sandbox: Sandbox, *, commits: str) -> Content:
+def loss_words(losses: Losses, sandbox: Sandbox, *, commits: str, at: float) -> Content:
     """Return a line for each kind of loss, and the commands that keep files.
 
-    ``commits`` is why the backend cannot commit the sandbox to an image; empty if it can.
+    ``commits`` is why the backend cannot commit the sandbox to an image; empty if it can. ``at`` is the time, which is
+    in the image's name.
     """
     parts: list[tuple[str, str]] = [("Recreated: ", "bold $text-warning"), (_downtime(sandbox), "")]
     parts += [
@@ -28,7 +29,7 @@ def loss_words(losses: Losses, sandbox: Sandbox, *, commits: str) -> Content:
         (_ends(losses, sandbox), ""),
     ]
     if losses.files:
-        parts += [("\nKeep  ", "bold"), *_keeping(losses, sandbox, commits)]
+        parts += [("\nKeep  ", "bold"), *_keeping(losses, sandbox, commits, at)]
     return Content.assemble(*parts)
 
 
@@ -68,13 +69,16 @@ def _ends(losses: Losses, sandbox: Sandbox) -> str:
         words.append(f"{losses.processes} other processes")
     if losses.shells:
         words.append(f"{losses.shells} open shells and forwards of this console")
+    if losses.kept_shells:
+        words.append(f"{losses.kept_shells} kept shells")
     return ", ".join(words)
 
 
-def _keeping(losses: Losses, sandbox: Sandbox, commits: str) -> list[tuple[str, str]]:
+def _keeping(losses: Losses, sandbox: Sandbox, commits: str, at: float) -> list[tuple[str, str]]:
     name = shlex.quote(clean(sandbox.name))
     first = shlex.quote(clean(losses.files[0].path, cap=200))
     copy = f"copy out: sandbox-console cp {name}:{first} ."
     if commits:
         return [(f"commit is unsupported here ({clean(commits, cap=120)})\n      {copy}", "$text-muted")]
-    return [(f"commit: sandbox-console commit {name} IMAGE\n      {copy}", "$text-muted")]
+    image = kept_image(sandbox.name, at)
+    return [(f"commit first (k): its files go into the image {image}\n      {copy}", "$text-muted")]

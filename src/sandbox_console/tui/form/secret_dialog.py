@@ -124,24 +124,27 @@ class SecretScreen(ModalScreen[str]):
     @on(Input.Changed)
     @on(RadioSet.Changed)
     def _changed(self) -> None:
-        asked = self._definition()
-        typed = asked.name or self.query_one("#secret-from", Input).value
-        self._tell(self._definitions.problems(asked) if typed else {})
+        definition = self._definition()
+        typed = definition.name or self.query_one("#secret-from", Input).value
+        self._tell(self._definitions.problems(definition) if typed else {})
         path = self._definitions.path
-        shown = tomli_w.dumps({"secrets": {asked.name or "NAME": asked.table}}) if path else ""
+        shown = tomli_w.dumps({"secrets": {definition.name or "NAME": definition.table}}) if path else ""
         head = f"Written to {path}:\n" if path else "This console has no configuration file to change."
         put(self, "#secret-toml", Content("\n".join(clean(one, cap=300) for one in f"{head}{shown}".splitlines())))
         self._say("")
         if self._timer is not None:
             self._timer.stop()
-        if asked.name and asked.source.kind in ("env", "file"):  # the others may ask the user something
+        if definition.name and definition.source.kind in ("env", "file"):  # the others may ask the user something
             self._timer = self.set_timer(CHECK_S, self.action_try_it)
 
     def _tell(self, problems: Any) -> None:
         for field in ("name", "from", "value", "hosts"):
             self.query_one(f"#secret-{field}").set_class(field in problems, "-wrong")
-        words = "\n".join(f"✕ {field}: {clean(text, cap=300)}" for field, text in problems.items())
-        put(self, "#secret-problems", Content(words))
+        self._refuse("\n".join(f"✕ {field}: {clean(text, cap=300)}" for field, text in problems.items()))
+
+    def _refuse(self, why: str) -> None:
+        """Show why it cannot be defined. It stays until a field changes, whatever is read meanwhile."""
+        put(self, "#secret-problems", Content(why))
 
     def _say(self, text: str, style: str = "$text-muted") -> None:
         put(self, "#secret-status", Content.styled(clean(text, cap=600), style))
@@ -151,11 +154,11 @@ class SecretScreen(ModalScreen[str]):
         self.run_worker(self._try(), group="try", exclusive=True)
 
     async def _try(self) -> None:
-        asked = self._definition()
-        if self._definitions.problems(asked).keys() - {"name"} or asked.value:
+        definition = self._definition()
+        if self._definitions.problems(definition).keys() - {"name"} or definition.value:
             return
         self._say("Reading…")
-        problem = await self._definitions.checked(asked)
+        problem = await self._definitions.checked(definition)
         self._say(f"! {problem}" if problem else "● It can be read.", "$text-warning" if problem else "$text-success")
 
     # --- the end
@@ -179,18 +182,21 @@ class SecretScreen(ModalScreen[str]):
     async def _define(self) -> None:
         if self._busy or not self.is_current:
             return
+        if self._timer is not None:
+            self._timer.stop()
         self.workers.cancel_group(self, "try")
-        self._busy, asked = True, self._definition()
+        self._busy, definition = True, self._definition()
         self._say("Writing…")
         try:
-            await self._definitions.define(asked, agreed=True)
+            await self._definitions.define(definition, agreed=True)
         except InvalidSpec as error:
             self._tell(error.problems)
             self._say("")
         except ConsoleError as error:
-            self._say(f"✕ {error_words(error)}", "$text-error")
+            self._refuse(f"✕ {clean(error_words(error), cap=600)}")
+            self._say("")
         else:
-            self.dismiss(asked.name)
+            self.dismiss(definition.name)
         finally:
             self._busy = False
 

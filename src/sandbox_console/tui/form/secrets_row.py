@@ -72,15 +72,15 @@ class SecretsRow(FormRow):
 
     def refresh_list(self) -> None:
         """Show what is defined now."""
-        defined = {one.name: one for one in self._defined()}
+        defined = {secret.name: secret for secret in self._defined()}
         names = [*defined, *(name for name in self._chosen if name not in defined)]
         self.query_one(EntryList).show([self._line_of(name, defined.get(name)) for name in names])
 
-    def _line_of(self, name: str, one: SecretInfo | None) -> Entry:
+    def _line_of(self, name: str, secret: SecretInfo | None) -> Entry:
         ticked = name in self._chosen
-        if one is None:
+        if secret is None:
             return Entry(name, "✕ not defined in the config", "$text-error", ticked)
-        words = f"{one.source}  → {' '.join(one.hosts) or 'any host'}"
+        words = f"{secret.source}  → {' '.join(secret.hosts) or 'any host'}"
         match self._read.get(name):
             case None:
                 return Entry(name, f"{words}  · read when it is needed", ticked=ticked)

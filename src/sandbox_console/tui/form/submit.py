@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError, InvalidSpec
-from sandbox_console.model.action import Create, Update
+from sandbox_console.model.action import Commit, Create, Update
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Consent, Console, How, Operation
-from sandbox_console.service.reads.losses import LossReader
+from sandbox_console.service.reads.losses import kept_image
 from sandbox_console.tui.actions.action_flow import ANEW, LIVE, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
-from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen, Keep
 from sandbox_console.tui.form.change_plan import change_lines
 from sandbox_console.tui.form.loss_words import loss_words
 from sandbox_console.tui.state.operations import Work
@@ -79,21 +80,32 @@ class FormWork:
             return
         action = Update(sandbox.ref, spec)
         changes, live = change_lines(plan, QUESTION_WIDTH), plan.how is How.LIVE
+        at, keep = time.time(), None
         if plan.how is How.RECREATE:
             self._form.say("Looking for what would be lost…")
-            changes = Content.assemble(changes, await self._losses(sandbox))
+            able = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
+            commits = "" if able.has(Capability.COMMIT) else able.reason(Capability.COMMIT)
+            lost = loss_words(await self._service.losses(sandbox), sandbox, commits=commits, at=at)
+            changes, keep = Content.assemble(changes, lost), None if commits else Keep("Commit first")
             self._form.say("")
-        consent = await self._consent(action, sandbox, effect=LIVE if live else ANEW, changes=changes)
-        if consent is not None:
+        consent = await self._consent(action, sandbox, effect=LIVE if live else ANEW, changes=changes, keep=keep)
+        if consent is None:
+            return
+        if keep is None or not keep.chosen or await self._commit(sandbox, consent, at):
             await self._carry_out(action, consent, shown_name(sandbox))
 
-    async def _losses(self, sandbox: Sandbox) -> Content:
-        """Return what replacing a sandbox ends or drops, and how to keep it."""
-        able = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
-        commits = "" if able.has(Capability.COMMIT) else able.reason(Capability.COMMIT)
-        return loss_words(
-            await LossReader(self._service.inside, self._service.sessions.count).read(sandbox), sandbox, commits=commits
-        )
+    async def _commit(self, sandbox: Sandbox, consent: Consent, at: float) -> bool:
+        """Make an image of a sandbox before it is replaced. Return whether that succeeded."""
+        commit = Commit(sandbox.ref, kept_image(sandbox.name, at))
+        self._operation = self._work.start(commit, consent, shown_name(sandbox))
+        self._form.say(f"Committing to {commit.image}…")
+        try:
+            await self._operation.result()
+        except ConsoleError as error:
+            if self._form.is_open:
+                self._tell_failure(error, "Nothing was changed.")
+            return False
+        return True
 
     async def _carry_out(self, action: Create | Update, consent: Consent, name: str) -> None:
         form = self._form

@@ -83,7 +83,10 @@ class TemplateFlow:
 
     async def _choices(self) -> list[Choice]:
         found = await asyncio.to_thread(self._console.templates.every)
-        templates = [Choice(one.name, one.name, "", one.problem, told=f"template: {_said(one)}") for one in found]
+        templates = [
+            Choice(template.name, template.name, "", template.problem, told=f"template: {_said(template)}")
+            for template in found
+        ]
         line = Choice(_LINE, "docker run", "", told="a line as you would type it; it is not run")
         file = Choice(_FILE, "A file", "", told="compose.yaml, devcontainer.json, or a spec")
         return [*templates, line, file]
@@ -101,11 +104,11 @@ class TemplateFlow:
 
     async def _file(self, text: str) -> Draft:
         name, _, service = text.partition("#")
-        ground = await self._console.ground()
+        guest_folders = await self._console.ground()
 
         def read(path: Path) -> str:
             try:
-                return read_small(path, ground, _LONGEST).decode("utf-8-sig")
+                return read_small(path, guest_folders, _LONGEST).decode("utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
                 cause = getattr(error, "strerror", None) or "it is not UTF-8"
                 raise UsageError(f"{path} cannot be read: {cause}") from None
@@ -126,14 +129,14 @@ class TemplateFlow:
         return _draft(name, await asyncio.to_thread(imported))
 
 
-def _said(one: Template) -> str:
+def _said(template: Template) -> str:
     """The template's image, and its command as far as there is room."""
-    command = one.fields.get("command") or []
-    return " ".join(map(str, [one.fields.get("image", "no image"), *command]))[:_SAID]
+    command = template.fields.get("command") or []
+    return " ".join(map(str, [template.fields.get("image", "no image"), *command]))[:_SAID]
 
 
-def _draft(source: str, found: Imported) -> Draft:
+def _draft(source: str, imported: Imported) -> Draft:
     """What was read, as texts of the form, with a note. Raises InvalidSpec for a field of the wrong type."""
-    texts = texts_of(SandboxSpec.from_dict({"name": "", **found.fields}))
-    left = "".join(f" Not taken over: {clean(what, cap=80)}: {why}." for what, why in found.left)
+    texts = texts_of(SandboxSpec.from_dict({"name": "", **imported.fields}))
+    left = "".join(f" Not taken over: {clean(what, cap=80)}: {why}." for what, why in imported.left)
     return Draft({name: text for name, text in texts.items() if text}, note=f"Filled in from {clean(source)}.{left}")

@@ -41,7 +41,7 @@ class ForwardFlow:
 
     async def ask(self, sandbox: Sandbox) -> None:
         """Request a port and forward it. If some are already forwarded, offer to end them first."""
-        if (held := self._held.get(sandbox.ref)) and not await self._another(sandbox, held):
+        if (forwards := self._held.get(sandbox.ref)) and not await self._another(sandbox, forwards):
             return
         text = await self._app.push_screen_wait(
             AskScreen(
@@ -58,21 +58,23 @@ class ForwardFlow:
 
     async def close(self) -> None:
         """End all forwards. When this returns, the outcome of each is on record."""
-        await asyncio.gather(*(one.let_go() for held in self._held.values() for one in held), return_exceptions=True)
+        await asyncio.gather(
+            *(forward.release() for forwards in self._held.values() for forward in forwards), return_exceptions=True
+        )
         await asyncio.gather(*self._following, return_exceptions=True)
 
-    async def _another(self, sandbox: Sandbox, held: list[HeldForward]) -> bool:
+    async def _another(self, sandbox: Sandbox, forwards: list[HeldForward]) -> bool:
         """Return whether the user wants another port rather than to end one."""
-        offers = {str(at): one for at, one in enumerate(held)}
-        lines = [Choice(at, "End", "", told=_words(one, whole=True)) for at, one in offers.items()]
-        every = [Choice("all", "End all", "")] if len(held) > 1 else []
+        offers = {str(at): forward for at, forward in enumerate(forwards)}
+        lines = [Choice(at, "End", "", told=_words(forward, whole=True)) for at, forward in offers.items()]
+        every = [Choice("all", "End all", "")] if len(forwards) > 1 else []
         title = f"Forwards of {shown_name(sandbox)}"
         menu = MenuScreen(title, [*lines, *every, Choice("new", "Another port", "")])
         chosen = await self._app.push_screen_wait(menu)
-        ended = list(held) if chosen == "all" else [offers[chosen]] if chosen in offers else []
-        for one in ended:
-            await one.let_go()
-            self._app.notify(f"Ended {_words(one, whole=True)}", title="forward")
+        ended = list(forwards) if chosen == "all" else [offers[chosen]] if chosen in offers else []
+        for ended_forward in ended:
+            await ended_forward.release()
+            self._app.notify(f"Ended {_words(ended_forward, whole=True)}", title="forward")
         return chosen == "new"
 
     async def _begin(self, sandbox: Sandbox, port: PublishedPort) -> None:
@@ -81,53 +83,53 @@ class ForwardFlow:
         if consent is None:
             return
         try:
-            held = await forward(self._console, action, consent=consent)
+            held_forward = await forward(self._console, action, consent=consent)
         except ConsoleError as error:
             self._app.notify(error_words(error, apart=True), title=f"forward {shown_name(sandbox)}", severity="error")
             return
-        self._held.setdefault(sandbox.ref, []).append(held)
+        self._held.setdefault(sandbox.ref, []).append(held_forward)
         self._tell(sandbox.ref)
-        task = asyncio.ensure_future(self._follow(sandbox, held))
+        task = asyncio.ensure_future(self._follow(sandbox, held_forward))
         self._following.add(task)
         task.add_done_callback(self._following.discard)
-        where = url(_at(held))
+        where = url(_at(held_forward))
         self._app.copy_to_clipboard(where)
         self._app.notify(f"Copied {where}: port {port.port} of {shown_name(sandbox)}", title="forward")
 
-    async def _follow(self, sandbox: Sandbox, held: HeldForward) -> None:
+    async def _follow(self, sandbox: Sandbox, forward: HeldForward) -> None:
         """Wait for a forward to end, and show a message if nobody here requested it."""
         reason = ""
         try:
-            reason = await held.ended()
+            reason = await forward.ended()
         except ConsoleError as error:
             reason = error.message
         finally:
-            self._held[sandbox.ref].remove(held)
+            self._held[sandbox.ref].remove(forward)
             self._tell(sandbox.ref)
         if reason:
-            self._app.notify(f"{reason}; {held.forwarding.place} is ended", title="forward", severity="warning")
+            self._app.notify(f"{reason}; {forward.forwarding.place} is ended", title="forward", severity="warning")
 
     def _tell(self, ref: SandboxRef) -> None:
         self._publish(Forwarded(ref, tuple(map(_words, self._held[ref]))))
 
 
-def _at(held: HeldForward) -> PublishedPort:
-    action, number = held.forwarding.action, held.forwarding.place.rpartition(":")[2]
+def _at(forward: HeldForward) -> PublishedPort:
+    action, number = forward.forwarding.action, forward.forwarding.place.rpartition(":")[2]
     return PublishedPort(action.address, int(number), action.port)
 
 
-def _words(held: HeldForward, *, whole: bool = False) -> str:
+def _words(forward: HeldForward, *, whole: bool = False) -> str:
     """Return ``8080→80``; with ``whole`` also the address and the number of connections."""
     if not whole:
-        return str(Opening(_at(held)))
-    count = held.forwarding.connections
+        return str(Opening(_at(forward)))
+    count = forward.forwarding.connections
     text = f"{count} connection{'' if count == 1 else 's'}"
-    return f"{held.forwarding.place}→{held.forwarding.action.port}, {text}"
+    return f"{forward.forwarding.place}→{forward.forwarding.action.port}, {text}"
 
 
 def _suggested(sandbox: Sandbox) -> int:
     """Return the first port that the sandbox publishes, as a server is likely to listen there."""
-    return next((one.at.port for one in openings(sandbox) if one.protocol == "tcp"), _USUAL)
+    return next((opening.at.port for opening in openings(sandbox) if opening.protocol == "tcp"), _USUAL)
 
 
 def _command(sandbox: Sandbox, typed: str) -> str:

@@ -123,17 +123,19 @@ class HostFlow:
         if chosen in found:
             await self._prune(PruneImages(*place, unused=chosen == "unused"), found[chosen])
 
-    async def _prune(self, action: PruneImages, found: Prunable) -> None:
-        named = [clean(one.names[0], cap=50) if one.names else short_image(one.id) for one in found.images]
+    async def _prune(self, action: PruneImages, prunable: Prunable) -> None:
+        named = [clean(image.names[0], cap=50) if image.names else short_image(image.id) for image in prunable.images]
         text = "\n".join(
-            f"  {name}  {size(one.size_bytes)}" for name, one in zip(named[:_NAMED], found.images, strict=False)
+            f"  {name}  {size(image.size_bytes)}" for name, image in zip(named[:_NAMED], prunable.images, strict=False)
         )
         more = f"\n  and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         spared = "".join(
-            f"\n\nSpared: {', '.join(map(clean, one.names)) or short_image(one.id)}: {one.needed}."
-            for one in found.spared
+            f"\n\nSpared: {', '.join(map(clean, image.names)) or short_image(image.id)}: {image.needed}."
+            for image in prunable.spared
         )
-        body = Content.assemble((f"{text}{more}", ""), (f"\n\nFrees {size(found.freed_bytes)}.", "bold"), (spared, ""))
+        body = Content.assemble(
+            (f"{text}{more}", ""), (f"\n\nFrees {size(prunable.freed_bytes)}.", "bold"), (spared, "")
+        )
         title = f"Remove {len(named)} images of {place_words((action.backend, action.host))}?"
         await self._ask_and_do(action, "images", title, body, "Prune")
 
@@ -210,12 +212,12 @@ def _users(count: int) -> str:
     return f"{count} sandbox{'' if count == 1 else 'es'}" if count else "none"
 
 
-def _frees(found: Prunable) -> str:
-    return f"{len(found.images)} images, frees {size(found.freed_bytes)}"
+def _frees(prunable: Prunable) -> str:
+    return f"{len(prunable.images)} images, frees {size(prunable.freed_bytes)}"
 
 
-def _nothing(found: Prunable) -> str:
-    return "" if found.images else "there are none"
+def _nothing(prunable: Prunable) -> str:
+    return "" if prunable.images else "there are none"
 
 
 def _body(facts: Sequence[tuple[str, str]], where: str, effect: str, warning: str) -> Content:

@@ -50,43 +50,43 @@ class ImagesScreen(ResourceScreen[Image]):
         self.set_interval(TICK_S, self._show_pulls)
 
     async def fetch(self, place: Place) -> Sequence[Image]:
-        return sorted(await self._service.inside.images(*place), key=lambda one: (not one.names, one.names))
+        return sorted(await self._service.inside.images(*place), key=lambda image: (not image.names, image.names))
 
-    def rows(self, one: Image, now: float) -> list[Row]:
-        place = one.backend, one.host
-        age = None if one.created_at is None else now - one.created_at
-        used, style = self._used(one)
+    def rows(self, image: Image, now: float) -> list[Row]:
+        place = image.backend, image.host
+        age = None if image.created_at is None else now - image.created_at
+        used, style = self._used(image)
         rest = (
-            size(one.size_bytes), DASH if age is None else span(age), used, short_image(one.id), place_words(place),
+            size(image.size_bytes), DASH if age is None else span(age), used, short_image(image.id), place_words(place),
         )  # fmt: skip
-        order = (one.size_bytes, age, one.used_by, one.id, place)
+        order = (image.size_bytes, age, image.used_by, image.id, place)
         return [
             Row(
-                (place, one.id, name),
+                (place, image.id, name),
                 (clean(name, cap=200) or "(no name)", *rest),
                 ("" if name else "dim", "", "", style, "dim", "dim"),
                 (name, *order),
             )
-            for name in one.names or ("",)
+            for name in image.names or ("",)
         ]
 
-    def _used(self, one: Image) -> tuple[str, str]:
+    def _used(self, image: Image) -> tuple[str, str]:
         """Return how many sandboxes use an image, and the names of those in the list."""
-        if not one.used_by:
-            needed = clean(one.needed, cap=60)
-            return (needed, "accent") if needed else ("–" if one.used_by is None else "not used", "dim")
+        if not image.used_by:
+            needed = clean(image.needed, cap=60)
+            return (needed, "accent") if needed else ("–" if image.used_by is None else "not used", "dim")
         known = [
             clean(box.name, cap=30)
             for box in self.console_app.fleet.sandboxes.values()
-            if (box.ref.backend, box.ref.host) == (one.backend, one.host) and box.image in (*one.names, one.id)
+            if (box.ref.backend, box.ref.host) == (image.backend, image.host) and box.image in (*image.names, image.id)
         ][:_USERS_NAMED]
-        more = one.used_by - len(known)
+        more = image.used_by - len(known)
         names = ", ".join(known) + (f" +{more}" if known and more > 0 else "")
-        return (f"{one.used_by}  {names}" if names else str(one.used_by)), ""
+        return (f"{image.used_by}  {names}" if names else str(image.used_by)), ""
 
-    def summary(self, held: Sequence[Image]) -> str:
-        free = sum(not one.used_by for one in held)
-        return f"{many(len(held), 'image')}, {free} not used"
+    def summary(self, images: Sequence[Image]) -> str:
+        free = sum(not image.used_by for image in images)
+        return f"{many(len(images), 'image')}, {free} not used"
 
     @property
     def selected(self) -> tuple[Image, str] | None:
@@ -94,21 +94,21 @@ class ImagesScreen(ResourceScreen[Image]):
         if (key := self.key) is None:
             return None
         place, id_, name = key
-        return next(((one, name) for one in self.held(place) if one.id == id_), None)
+        return next(((image, name) for image in self.held(place) if image.id == id_), None)
 
     def commands(self) -> list[Choice]:
-        found = [Choice(line, "Pull", "", told=line) for place in self.able[:1] if (line := _pull(place))]
+        choices = [Choice(line, "Pull", "", told=line) for place in self.able[:1] if (line := _pull(place))]
         if self.selected is not None:
             image, name = self.selected
             line = command_line(RemoveImage(image.backend, image.host, name or image.id))
-            found.append(Choice(line, "Remove", "", told=line))
+            choices.append(Choice(line, "Remove", "", told=line))
         for place in self.able[:1]:
             for unused, label in ((False, "Prune"), (True, "Prune all")):
                 line = command_line(PruneImages(*place, unused))
-                found += [Choice(line, label, "", told=line)]
+                choices += [Choice(line, label, "", told=line)]
                 dry = f"{line} --dry-run"
-                found += [Choice(dry, "Dry run", "", told=dry)]
-        return [*found, Choice("sandbox-console images ls", "List", "", told="sandbox-console images ls")]
+                choices += [Choice(dry, "Dry run", "", told=dry)]
+        return [*choices, Choice("sandbox-console images ls", "List", "", told="sandbox-console images ls")]
 
     def _show_pulls(self) -> None:
         shown = [pull.words(self._clock()) for pull in self._flow.pulls]

@@ -137,7 +137,7 @@ class ResourceScreen(Screen[None], Generic[Held]):
     async def _ask_all(self) -> None:
         places = list(self.console_app.fleet.health)
         if not places:  # opened before any of them answered
-            places = [(one.backend, one.host) for one in await self._service.health()]
+            places = [(health.backend, health.host) for health in await self._service.health()]
         self._waiting = set(places)
         for gone in set(self._found) - self._waiting:
             del self._found[gone]

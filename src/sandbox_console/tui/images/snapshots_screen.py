@@ -43,22 +43,22 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
     )
 
     async def fetch(self, place: Place) -> Sequence[Snapshot]:
-        return sorted(await self._service.inside.snapshots(*place), key=lambda one: one.name)
+        return sorted(await self._service.inside.snapshots(*place), key=lambda snapshot: snapshot.name)
 
-    def rows(self, one: Snapshot, now: float) -> list[Row]:
-        place = one.backend, one.host
-        age = None if one.created_at is None else now - one.created_at
-        kind = "memory" if one.full else "disk"
+    def rows(self, snapshot: Snapshot, now: float) -> list[Row]:
+        place = snapshot.backend, snapshot.host
+        age = None if snapshot.created_at is None else now - snapshot.created_at
+        kind = "memory" if snapshot.full else "disk"
         shown = DASH if age is None else span(age)
         cells = (
-            clean(one.name, cap=200), clean(one.of, cap=200) or DASH, kind, size(one.size_bytes), shown,
+            clean(snapshot.name, cap=200), clean(snapshot.of, cap=200) or DASH, kind, size(snapshot.size_bytes), shown,
             place_words(place),
         )  # fmt: skip
-        order = (one.name, one.of, kind, one.size_bytes, age, place)
-        return [Row((place, one.name), cells, ("", "", "dim", "", "", "dim"), order)]
+        order = (snapshot.name, snapshot.of, kind, snapshot.size_bytes, age, place)
+        return [Row((place, snapshot.name), cells, ("", "", "dim", "", "", "dim"), order)]
 
-    def summary(self, held: Sequence[Snapshot]) -> str:
-        return f"{len(held)} snapshots, {size(sum(one.size_bytes or 0 for one in held))}"
+    def summary(self, snapshots: Sequence[Snapshot]) -> str:
+        return f"{len(snapshots)} snapshots, {size(sum(snapshot.size_bytes or 0 for snapshot in snapshots))}"
 
     @property
     def selected(self) -> Snapshot | None:
@@ -66,15 +66,15 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
         if (key := self.key) is None:
             return None
         place, name = key
-        return next((one for one in self.held(place) if one.name == name), None)
+        return next((snapshot for snapshot in self.held(place) if snapshot.name == name), None)
 
     def commands(self) -> list[Choice]:
         lines = []
         if (box := self.console_app.selected) is not None:
             lines.append(("Take", command_line(NAMINGS["snapshot"].make(box, ""))))
-        if (one := self.selected) is not None:
-            lines.append(("Restore", command_line(RestoreSnapshot(one.backend, one.host, one.name, ""))))
-            lines.append(("Remove", command_line(RemoveSnapshot(one.backend, one.host, one.name))))
+        if (snapshot := self.selected) is not None:
+            lines.append(("Restore", command_line(RestoreSnapshot(snapshot.backend, snapshot.host, snapshot.name, ""))))
+            lines.append(("Remove", command_line(RemoveSnapshot(snapshot.backend, snapshot.host, snapshot.name))))
         lines.append(("List", "sandbox-console snapshot ls"))
         return [Choice(line, label, "", told=line) for label, line in lines]
 
@@ -94,17 +94,17 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
 
     def action_restore(self) -> None:
         """Create a sandbox from the snapshot under the cursor."""
-        if (one := self.selected) is None:
+        if (snapshot := self.selected) is None:
             self.notify("No snapshot is selected.", severity="warning")
         else:
-            self.app.run_worker(self._flow.restore(one))
+            self.app.run_worker(self._flow.restore(snapshot))
 
     def action_remove(self) -> None:
         """Remove the snapshot under the cursor."""
-        if (one := self.selected) is None:
+        if (snapshot := self.selected) is None:
             self.notify("No snapshot is selected.", severity="warning")
         else:
-            self.app.run_worker(self._flow.remove_snapshot(one))
+            self.app.run_worker(self._flow.remove_snapshot(snapshot))
 
     def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
         event.stop()

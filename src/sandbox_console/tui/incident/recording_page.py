@@ -29,26 +29,26 @@ class RecordingPage(LongTextScreen):
 
 async def recording_page(console: Console, moment: Moment) -> RecordingPage | None:
     """The page of the shell that was recorded at a moment, or None if there is none. Raises ConsoleError."""
-    found = next((one for one in await console.recordings.list() if _covers(one, moment)), None)
-    if found is None:
+    recording = next((one for one in await console.recordings.list() if _covers(one, moment)), None)
+    if recording is None:
         return None
     lines: list[tuple[float, str]] = []
-    async for line in console.recordings.text(found.id):
+    async for line in console.recordings.text(recording.id):
         lines.append(line)
         if len(lines) >= LINES_MOST:
             break
-    second = moment.at - found.at
+    second = moment.at - recording.at
     at = max((number for number, (begun, _) in enumerate(lines) if begun <= second), default=0)
     text = [
         f"{_MARK if number == at else _NO_MARK}{begun:8.1f}s  {clean(line, cap=1000)}"
         for number, (begun, line) in enumerate(lines)
     ]
-    title = f"Recording {clean(found.id, cap=60)} at {max(0.0, second):.1f} s"
+    title = f"Recording {clean(recording.id, cap=60)} at {max(0.0, second):.1f} s"
     return RecordingPage(title, Content("\n".join(text) or "It is empty."), at)
 
 
-def _covers(one: Recording, moment: Moment) -> bool:
+def _covers(recording: Recording, moment: Moment) -> bool:
     """Whether a recording was going on. A shell's row in the audit log is a moment before its recording."""
-    mine = one.audit_id == moment.seq if moment.seq is not None else False
-    during = one.at - 1 <= moment.at <= one.at + one.duration_s + 1
-    return one.ref == moment.ref and not one.problem and (mine or during)
+    mine = recording.audit_id == moment.seq if moment.seq is not None else False
+    during = recording.at - 1 <= moment.at <= recording.at + recording.duration_s + 1
+    return recording.ref == moment.ref and not recording.problem and (mine or during)

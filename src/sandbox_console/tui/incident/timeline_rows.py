@@ -78,7 +78,9 @@ def is_bad(moment: Moment) -> bool:
 def chosen(moments: Iterable[Moment], text: str, *, trouble: bool) -> list[Moment]:
     """The moments that contain every word of a text. ``source:egress`` and the like look at one field only."""
     words = [word.partition(":") for word in text.casefold().split()]
-    return [one for one in moments if (not trouble or is_bad(one)) and all(_fits(one, *word) for word in words)]
+    return [
+        moment for moment in moments if (not trouble or is_bad(moment)) and all(_fits(moment, *word) for word in words)
+    ]
 
 
 def _fits(moment: Moment, field: str, colon: str, value: str) -> bool:
@@ -91,8 +93,8 @@ def _fits(moment: Moment, field: str, colon: str, value: str) -> bool:
 
 def within(moments: Sequence[Moment], window: Window) -> Sequence[Moment]:
     """Those in a window. ``moments`` are in order of time."""
-    begin = bisect_left(moments, window.begin, key=lambda one: one.at)
-    end = bisect_left(moments, True, key=lambda one: one.at > window.end)
+    begin = bisect_left(moments, window.begin, key=lambda moment: moment.at)
+    end = bisect_left(moments, True, key=lambda moment: moment.at > window.end)
     return moments[begin:end]
 
 
@@ -102,19 +104,19 @@ def rows(moments: Sequence[Moment], *, offsets: Callable[[SandboxRef], float]) -
     ``offsets`` is how far the clock of a sandbox's host is ahead.
     """
     before: Moment | None = None
-    for at, one in enumerate(moments):
-        if before is not None and (quiet := one.at - (before.last_at or before.at)) >= QUIET_S:
+    for at, moment in enumerate(moments):
+        if before is not None and (quiet := moment.at - (before.last_at or before.at)) >= QUIET_S:
             yield Row(-at, ("", "", "", "", f"· nothing for {span(quiet)} ·"), ("dim",) * len(COLUMNS))
-        yield _row(at, one, "≈" if offsets(one.ref) else "")
-        before = one
+        yield _row(at, moment, "≈" if offsets(moment.ref) else "")
+        before = moment
 
 
-def _row(at: int, one: Moment, unsure: str) -> Row:
-    often = f" ×{one.count} until {clock(one.last_at)}" if one.count > 1 and one.last_at is not None else ""
-    row = f"row {one.seq} " if one.seq is not None else ""
-    style = "error" if is_bad(one) else _STYLES.get(one.source, "")
-    text = clean(one.text.replace("\t", " ").replace("\n", " "), cap=_TEXT_MOST)
-    cells = (f"{clock(one.at)}{unsure}", clean(one.name, cap=60), str(one.source), clean(one.what, cap=40),
+def _row(at: int, moment: Moment, unsure: str) -> Row:
+    often = f" ×{moment.count} until {clock(moment.last_at)}" if moment.count > 1 and moment.last_at is not None else ""
+    row = f"row {moment.seq} " if moment.seq is not None else ""
+    style = "error" if is_bad(moment) else _STYLES.get(moment.source, "")
+    text = clean(moment.text.replace("\t", " ").replace("\n", " "), cap=_TEXT_MOST)
+    cells = (f"{clock(moment.at)}{unsure}", clean(moment.name, cap=60), str(moment.source), clean(moment.what, cap=40),
              f"{row}{text}{often}")  # fmt: skip
     return Row(at, cells, ("dim", "", "dim", style, style if style == "error" else "dim"))
 
@@ -135,10 +137,10 @@ def axis(moments: Sequence[Moment], window: Window, width: int) -> Content:
     if room < 8 or not moments:
         return Content.assemble((f"{begin} – {end}" if moments else "", "$dim"))
     every, bad = [0.0] * (room * 2), [False] * room
-    for one in moments:
-        at = min(room * 2 - 1, int((one.at - window.begin) / max(window.seconds, 1e-9) * room * 2))
-        every[at] += one.count
-        bad[at // 2] |= is_bad(one)
+    for moment in moments:
+        at = min(room * 2 - 1, int((moment.at - window.begin) / max(window.seconds, 1e-9) * room * 2))
+        every[at] += moment.count
+        bad[at // 2] |= is_bad(moment)
     [line] = chart(every, room, 1, max(every))
     cells = [(char, "$text-error" if wrong else "$text-accent") for char, wrong in zip(line, bad, strict=True)]
     return Content.assemble((f"{begin} ", "$dim"), *cells, (f" {end}", "$dim"))

@@ -89,7 +89,7 @@ class TimelineScreen(Screen[LogPlace | None]):
     @property
     def _columns(self) -> tuple[Column, ...]:
         several = len(self._sandboxes) > 1
-        return tuple(one for one in timeline_rows.COLUMNS if several or one.key != "name")
+        return tuple(column for column in timeline_rows.COLUMNS if several or column.key != "name")
 
     def on_mount(self) -> None:
         self.query_one(FleetTable).focus()
@@ -132,8 +132,8 @@ class TimelineScreen(Screen[LogPlace | None]):
         self._head(f"as of {timeline_rows.clock(self._clock())[6:14]}")
 
     def _head(self, state: str) -> None:
-        one = self._sandboxes[0]
-        who = shown_name(one) if len(self._sandboxes) == 1 else many(len(self._sandboxes))
+        sandbox = self._sandboxes[0]
+        who = shown_name(sandbox) if len(self._sandboxes) == 1 else many(len(self._sandboxes))
         every = len(self._told.moments) if self._told else 0
         words = [("Timeline  ", "bold"), (who, "bold $primary"), (f"  {len(self._shown)} of {every}", "$dim")]
         if self._window is not None:
@@ -168,7 +168,7 @@ class TimelineScreen(Screen[LogPlace | None]):
         before = self._moment
         draw()
         if before is not None and self._shown:
-            at = next((at for at, one in enumerate(self._shown) if one.at >= before.at), len(self._shown) - 1)
+            at = next((at for at, moment in enumerate(self._shown) if moment.at >= before.at), len(self._shown) - 1)
             self.query_one(FleetTable).move_to(at)
 
     def action_filter(self) -> None:
@@ -251,11 +251,11 @@ class TimelineScreen(Screen[LogPlace | None]):
             self.app.push_screen(page)
 
     def _sandbox(self, moment: Moment) -> Sandbox:
-        return next(one for one in self._sandboxes if one.ref == moment.ref)
+        return next(sandbox for sandbox in self._sandboxes if sandbox.ref == moment.ref)
 
     def action_copy(self) -> None:
         """Copy the command that prints this timeline."""
-        command = " ".join(["sandbox-console timeline", *(str(one.ref) for one in self._sandboxes)])
+        command = " ".join(["sandbox-console timeline", *(str(sandbox.ref) for sandbox in self._sandboxes)])
         self.app.copy_to_clipboard(command)
         self.notify(f"Copied: {clean(command, cap=200)}")
 
@@ -264,10 +264,10 @@ def _without_name(row: Row) -> Row:
     return row._replace(cells=(row.cells[0], *row.cells[2:]), styles=(row.styles[0], *row.styles[2:]))
 
 
-def _notes(told: Timeline) -> list[str]:
+def _notes(timeline: Timeline) -> list[str]:
     """What is not in it, in at most a few lines, and the clocks that differ."""
-    found = [f"≈ {clean(str(one), cap=200)}" for one in told.clocks]
-    gaps = [_gap(one) for one in told.missing]
+    found = [f"≈ {clean(str(one), cap=200)}" for one in timeline.clocks]
+    gaps = [_gap(one) for one in timeline.missing]
     found += (
         gaps if len(gaps) <= _NOTES else [*gaps[:_NOTES], f"… and {len(gaps) - _NOTES} more sources are incomplete"]
     )
@@ -278,8 +278,13 @@ def _gap(one: Missing) -> str:
     return f"✕ {clean(one.name, cap=40)}: {one.source}: {clean(one.why, cap=200)}"
 
 
-def moment_words(one: Moment) -> Content:
+def moment_words(moment: Moment) -> Content:
     """A moment in full."""
-    last = [f"last at   {timeline_rows.clock(one.last_at)}  ({one.count} times)"] if one.count > 1 else []
-    lines = [f"at        {timeline_rows.clock(one.at)}", f"source    {one.source}", f"what      {one.what}", *last]
-    return Content("\n".join(clean(line, cap=4000) for line in [*lines, "", *one.text.splitlines()]))
+    last = [f"last at   {timeline_rows.clock(moment.last_at)}  ({moment.count} times)"] if moment.count > 1 else []
+    lines = [
+        f"at        {timeline_rows.clock(moment.at)}",
+        f"source    {moment.source}",
+        f"what      {moment.what}",
+        *last,
+    ]
+    return Content("\n".join(clean(line, cap=4000) for line in [*lines, "", *moment.text.splitlines()]))

@@ -23,7 +23,7 @@ from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.detail.detail_pane import identity
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.messages import Asked, TimelineAsked
+from sandbox_console.tui.state.messages import ActionAsked, TimelineAsked
 from sandbox_console.tui.state.verbs import toggled_quarantine, unfit
 from sandbox_console.tui.text.formatting import shown_name, span
 from sandbox_console.tui.text.wrap import Part, hanging
@@ -114,7 +114,7 @@ class WhyScreen(Screen[None]):
         if reason := unfit(verb, self._sandbox, self.console_app.fleet.busy.get(self.ref)):
             self.notify(f"{shown_name(self._sandbox)}: {reason}.", title=verb.name, severity="warning")
         else:
-            self.post_message(Asked(verb.make(self._sandbox), self._sandbox))
+            self.post_message(ActionAsked(verb.make(self._sandbox), self._sandbox))
 
     def action_timeline(self) -> None:
         """Show what happened around it."""
@@ -127,9 +127,9 @@ class WhyScreen(Screen[None]):
         self.notify(f"Copied: {command}")
 
 
-def cause_parts(found: Iterable[Section]) -> Iterator[Part]:
+def cause_parts(sections: Iterable[Section]) -> Iterator[Part]:
     """Yield the text of the page. Texts of guests are cleaned, one line each."""
-    for number, section in enumerate(found):
+    for number, section in enumerate(sections):
         before = "\n\n" if number else ""
         yield f"{before}{clean(section.head, cap=200)}", "bold $primary"
         if number == 0:

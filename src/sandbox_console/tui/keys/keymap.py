@@ -53,7 +53,7 @@ class Keymap(Struct, frozen=True):
 def _usual(action: str) -> tuple[str, ...]:
     """Return the default keys of an action. Raises KeyError for an unknown id."""
     scope = scope_of(action)
-    known = {one.id: one.key for one in (named(scope) if scope else list_keys())}
+    known = {binding.id: binding.key for binding in (named(scope) if scope else list_keys())}
     return tuple(known[action].split(","))
 
 
@@ -72,11 +72,11 @@ def key_of(node: DOMNode | None, action: str) -> str:
 def _taken_by(node: DOMNode, action: str, keymap: Keymap) -> set[str]:
     """Return the keys that a widget and its parents use for something else: in a tab they do not reach the list."""
     found: set[str] = set()
-    for one in node.ancestors_with_self:
-        if isinstance(one, Screen | App):
+    for widget in node.ancestors_with_self:
+        if isinstance(widget, Screen | App):
             break
-        if one._bindings.key_to_bindings:  # noqa: SLF001 - there is no public access to the bindings of one widget
-            own = one._bindings.copy()  # noqa: SLF001
+        if widget._bindings.key_to_bindings:  # noqa: SLF001 - there is no public access to the bindings of one widget
+            own = widget._bindings.copy()  # noqa: SLF001
             own.apply_keymap(dict(keymap.changed))
             found.update(key for key, known in own if known.id != action)
     return found
@@ -122,7 +122,7 @@ def _of_today(keys: Mapping[str, str]) -> dict[str, str]:
 def _check_scopes(chosen: Mapping[str, tuple[str, ...]]) -> None:
     """Raise ConfigError for an unknown action, and for a key that two actions of one scope share."""
     for scope in dict.fromkeys(map(scope_of, chosen)):
-        usual = {one.id: tuple(one.key.split(",")) for one in named(scope) if one.id} if scope else {}
+        usual = {binding.id: tuple(binding.key.split(",")) for binding in named(scope) if binding.id} if scope else {}
         ours = {action: found for action, found in chosen.items() if scope_of(action) == scope}
         for action in ours:
             if action not in usual:
@@ -134,7 +134,7 @@ def _check_scopes(chosen: Mapping[str, tuple[str, ...]]) -> None:
 
 
 def _near(action: str, scope: str) -> str:
-    known = [one.id or "" for one in named(scope)] if scope else []
+    known = [binding.id or "" for binding in named(scope)] if scope else []
     near = nearest(action, [*actions(), *known])
     return f"did you mean {near}?" if near else f"actions: {', '.join(known or actions())}"
 

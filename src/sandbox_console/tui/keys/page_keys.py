@@ -294,7 +294,9 @@ _TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots",
 def scope_of(action: str) -> str:
     """Return the scope of an action's id, or an empty string for one of the list."""
     scope, dash, _ = action.partition("-")
-    ours = dash and scope in PAGE_KEYS and not any(one.id == action for one in list_keys())  # audit-log is a list key
+    ours = (
+        dash and scope in PAGE_KEYS and not any(binding.id == action for binding in list_keys())
+    )  # audit-log is a list key
     return scope if ours else ""
 
 

@@ -29,17 +29,17 @@ Forget = Callable[[], int | None]
 """Drops unfinished lines, as they will be read again, and returns when the first of them began (ns)."""
 
 
-class Stand(Struct, frozen=True):
+class StreamState(Struct, frozen=True):
     """The state of a stream, in words. ``open`` means that more output may follow."""
 
     words: str = "FOLLOWING"
     open: bool = True
 
 
-FOLLOWED = Stand()
-ASKED = Stand("ASKING its backend", open=False)
-WAITS = Stand("WAITING for its backend", open=False)
-ENDED = Stand("ENDED by its backend", open=False)
+FOLLOWED = StreamState()
+ASKED = StreamState("ASKING its backend", open=False)
+WAITS = StreamState("WAITING for its backend", open=False)
+ENDED = StreamState("ENDED by its backend", open=False)
 
 
 class Feed:
@@ -56,10 +56,10 @@ class Feed:
         self._forget = forget
 
     @property
-    def stand(self) -> Stand:
+    def stand(self) -> StreamState:
         """The state of the stream, including whether it ended with its sandbox."""
         status = self.sandbox.status
-        return Stand(f"NOT RUNNING: {status}", open=False) if self.ended and not status.live else self._stand
+        return StreamState(f"NOT RUNNING: {status}", open=False) if self.ended and not status.live else self._stand
 
     @property
     def ended(self) -> bool:
@@ -88,14 +88,14 @@ class Feed:
                 self._now(ENDED)
             except ConsoleError as error:
                 waits = isinstance(error, BackendUnreachable)
-                stand = WAITS if waits else Stand(f"REFUSED: {clean(error.message, cap=60)}", open=False)
+                stand = WAITS if waits else StreamState(f"REFUSED: {clean(error.message, cap=60)}", open=False)
                 self._now(stand, f"✕ {error_words(error)}")
                 if waits:
                     await asyncio.sleep(RETRY_S)
                     continue
             await self._started.wait()
 
-    def _now(self, stand: Stand, note: str = "") -> None:
+    def _now(self, stand: StreamState, note: str = "") -> None:
         self._stand = stand
         self._note(note)
 

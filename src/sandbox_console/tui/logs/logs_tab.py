@@ -27,7 +27,7 @@ from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, Stand
+from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, StreamState
 from sandbox_console.tui.logs.look_back import LookBack
 from sandbox_console.tui.logs.merged_logs import Group, Merged
 from sandbox_console.tui.logs.removed_logs import GoneScreen, gone_logs
@@ -128,11 +128,11 @@ class LogsPane(Vertical):
 
     def _enter(self, sandbox: Sandbox) -> None:
         self._stop()
-        kept = self._shelf.take(sandbox.ref)
-        store = kept.store if kept else LineStore(self._cap)
+        log = self._shelf.take(sandbox.ref)
+        store = log.store if log else LineStore(self._cap)
         self._feed = Feed(self._service, sandbox, self._take, self._note, store.take_partials)
-        if kept:
-            self._feed.places = kept.places
+        if log:
+            self._feed.places = log.places
         self._show_store(store, sandbox.ref)
         self._note("")
         self._timer = self.set_timer(DEBOUNCE_S, self._begin)
@@ -193,7 +193,7 @@ class LogsPane(Vertical):
 
     def _tell_stand(self) -> None:
         if self._gone is not None:
-            stand = Stand("GONE", open=False)
+            stand = StreamState("GONE", open=False)
         else:
             stream = self._merged or self._feed
             stand = FOLLOWED if stream is None else stream.stand
@@ -243,27 +243,27 @@ class LogsPane(Vertical):
             self.run_worker(self._choose_gone(), group="gone", exclusive=True)
 
     async def _choose_gone(self) -> None:
-        found = await gone_logs(self._service, self._shelf)
-        if not found:
+        logs = await gone_logs(self._service, self._shelf)
+        if not logs:
             none = "No sandbox that was looked at is gone. Their logs stay here for the session."
             self.notify("\n".join(filter(None, (none, self._service.retained.problem))))
             return
-        self.app.push_screen(GoneScreen(found, self._clock()), self._show_gone)
+        self.app.push_screen(GoneScreen(logs, self._clock()), self._show_gone)
 
-    def _show_gone(self, kept: RecentLog | None) -> None:
-        if kept is not None:
-            self.run_worker(self._open_gone(kept), group="gone", exclusive=True)
+    def _show_gone(self, log: RecentLog | None) -> None:
+        if log is not None:
+            self.run_worker(self._open_gone(log), group="gone", exclusive=True)
 
-    async def _open_gone(self, kept: RecentLog) -> None:
-        if not len(kept.store):
-            kept.store.append(await self._service.retained.read(kept.ref))
+    async def _open_gone(self, log: RecentLog) -> None:
+        if not len(log.store):
+            log.store.append(await self._service.retained.read(log.ref))
         if self._sandbox is not None:
             self._leave(self._sandbox)
-        self._gone = kept
-        self._show_store(kept.store, None)
-        ago = span(self._clock() - (kept.gone_at or self._clock()))
+        self._gone = log
+        self._show_store(log.store, None)
+        ago = span(self._clock() - (log.gone_at or self._clock()))
         back = hint(self, "logs-removed", "goes back.")
-        self._note(f"{kept.name} is gone since {ago}: what was read of its log. {back}".rstrip())
+        self._note(f"{log.name} is gone since {ago}: what was read of its log. {back}".rstrip())
 
     # --- older lines
 
@@ -313,8 +313,8 @@ class LogsPane(Vertical):
         return Path.cwd() / f"{safe}-{ref}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
 
     async def _save(self, name: str) -> None:
-        asked = AskScreen("Save the log to (here)", "a file that is not there yet", str(self._suggested(name)))
-        if not (typed := await self.app.push_screen_wait(asked)):
+        question = AskScreen("Save the log to (here)", "a file that is not there yet", str(self._suggested(name)))
+        if not (typed := await self.app.push_screen_wait(question)):
             return
         path = Path(typed).expanduser().absolute()
         lines, rest = self.view.shown, self._not_held(name)

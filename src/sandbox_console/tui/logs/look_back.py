@@ -10,7 +10,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
-from sandbox_console.tui.logs.older_lines import Rest, older
+from sandbox_console.tui.logs.older_lines import OlderLog, older
 from sandbox_console.tui.widgets.log.log_view import LogView
 
 _BEGINS = "the log begins here"
@@ -66,7 +66,7 @@ class LookBack:
             self.say(_BEGINS)
             return True
         wanted = lines.search if lines.search is not None else lines.filter  # an index without matches is falsy
-        rest = Rest(store, wanted.pattern if wanted is not None else None, head=head)
+        rest = OlderLog(store, wanted.pattern if wanted is not None else None, head=head)
         verb = "looking through older lines" if wanted is not None else "reading older lines"
         self.say(f"{verb}…")
         async with self._held(store) as put:
@@ -103,7 +103,7 @@ class LookBack:
                 store.holding = not self._view.follow
 
 
-def _not_held(rest: Rest) -> str:
+def _not_held(rest: OlderLog) -> str:
     """Return which of the older lines are not in the view, or an empty string if all are."""
     if rest.found_not_held:
         return f"{rest.found_not_held:,} more in {rest.not_held:,} older lines not in memory"

@@ -13,7 +13,7 @@ from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, Stand
+from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, StreamState
 from sandbox_console.tui.text.formatting import many, short_id, shown_name
 from sandbox_console.tui.widgets.log.log_view import LogView
 
@@ -105,12 +105,14 @@ class Merged:
                 yield feed.sandbox, self._view.store.of_source(at)
 
     @property
-    def stand(self) -> Stand:
+    def stand(self) -> StreamState:
         """The state, with the number of streams that may have more output."""
         still = sum(feed.stand.open for feed in self._feeds.values())
         if still == len(self._feeds):
             return FOLLOWED
-        return Stand(f"FOLLOWING {still} of {len(self._feeds)}" if still else "ENDED: no log is followed", bool(still))
+        return StreamState(
+            f"FOLLOWING {still} of {len(self._feeds)}" if still else "ENDED: no log is followed", bool(still)
+        )
 
     async def follow(self) -> None:
         """Follow all sandboxes until cancelled."""

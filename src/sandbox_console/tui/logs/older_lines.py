@@ -57,10 +57,10 @@ async def older(console: Console, ref: SandboxRef, store: LineStore, born: float
 class _Newest:
     """Keeps the newest items that pass through, up to a number of items and bytes."""
 
-    def __init__(self, most: int | None, room_bytes: int) -> None:
+    def __init__(self, limit: int | None, room_bytes: int) -> None:
         self.items: deque[LogItem] = deque()
         self.cut = self.full = False
-        self._most = most
+        self._most = limit
         self._left = room_bytes
 
     def take(self, items: Iterable[LogItem]) -> None:
@@ -101,13 +101,13 @@ def _at_oldest(store: LineStore) -> list[bytes]:
     return [store.line(store.first + at).data for at in range(store.at_oldest())]
 
 
-def _same(found: Sequence[LogItem], known: Sequence[bytes]) -> bool:
-    return len(found) == len(known) and all(
-        isinstance(item, LogGap) or data.startswith(item.data) for item, data in zip(found, known, strict=True)
+def _same(items: Sequence[LogItem], known: Sequence[bytes]) -> bool:
+    return len(items) == len(known) and all(
+        isinstance(item, LogGap) or data.startswith(item.data) for item, data in zip(items, known, strict=True)
     )
 
 
-class Rest:
+class OlderLog:
     """All of a log before the oldest line of a store, read once from the beginning.
 
     ``lines`` holds what fits: the newest lines, or with ``head`` the oldest and a gap that counts the rest. ``read``

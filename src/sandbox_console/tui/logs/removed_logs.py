@@ -21,12 +21,12 @@ from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 async def gone_logs(console: Console, shelf: RecentLogs) -> list[RecentLog]:
     """Return logs of sandboxes that are gone, the most recently read first."""
-    found = shelf.gone
-    refs = {kept.ref for kept in found}
-    for one in await console.retained.listing():
-        if one.ref not in refs and one.ref not in console.hub.sandboxes:
-            found.append(RecentLog(one.ref, one.name, LineStore(one.size_bytes * 2), gone_at=one.at))
-    return found
+    logs = shelf.gone
+    refs = {log.ref for log in logs}
+    for retained in await console.retained.listing():
+        if retained.ref not in refs and retained.ref not in console.hub.sandboxes:
+            logs.append(RecentLog(retained.ref, retained.name, LineStore(retained.size_bytes * 2), gone_at=retained.at))
+    return logs
 
 
 class GoneScreen(ModalScreen[RecentLog | None]):
@@ -43,22 +43,22 @@ class GoneScreen(ModalScreen[RecentLog | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,p", "close", "Close")]
 
-    def __init__(self, found: list[RecentLog], now: float) -> None:
+    def __init__(self, logs: list[RecentLog], now: float) -> None:
         super().__init__()
-        self._found = found
+        self._found = logs
         self._now = now
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = Content("Logs of sandboxes that are gone")
-            yield OptionList(*[self._line(kept) for kept in self._found], compact=True)
+            yield OptionList(*[self._line(log) for log in self._found], compact=True)
 
-    def _line(self, kept: RecentLog) -> Content:
-        held = f"{len(kept.store):,} lines" if len(kept.store) else f"{size(kept.store.cap_bytes // 2)} on disk"
+    def _line(self, log: RecentLog) -> Content:
+        held = f"{len(log.store):,} lines" if len(log.store) else f"{size(log.store.cap_bytes // 2)} on disk"
         return Content.assemble(
-            (fit_cell(clean(kept.name, cap=200), 30, "left"), "bold"),
-            (f"  {ascii_id(kept.ref.id)[:SHORT_ID]}  {clean(kept.ref.backend, cap=40)}", "$dim"),
-            (f"  {held}  gone {span(self._now - (kept.gone_at or self._now))} ago", ""),
+            (fit_cell(clean(log.name, cap=200), 30, "left"), "bold"),
+            (f"  {ascii_id(log.ref.id)[:SHORT_ID]}  {clean(log.ref.backend, cap=40)}", "$dim"),
+            (f"  {held}  gone {span(self._now - (log.gone_at or self._now))} ago", ""),
         )
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

@@ -50,10 +50,10 @@ def labelled(fleet: Sequence[Sandbox], text: str) -> Group:
     """Return the sandboxes with a label (``key`` or ``key=value``), now and later. ``*`` means all running ones."""
     key, equals, value = text.strip().partition("=")
 
-    def wanted(one: Sandbox) -> bool:
+    def wanted(sandbox: Sandbox) -> bool:
         if key == "*":
-            return one.status is Status.RUNNING
-        return key in one.labels and (not equals or one.labels[key] == value)
+            return sandbox.status is Status.RUNNING
+        return key in sandbox.labels and (not equals or sandbox.labels[key] == value)
 
     what = "all running ones" if key == "*" else f"-l {clean(text, cap=80)}"
     return Group([one for one in fleet if wanted(one)], what, wanted)
@@ -78,7 +78,7 @@ def compare(screen: DetailActions, marked: Sequence[Sandbox], selected: Sandbox 
 
 
 async def _compare(screen: DetailActions, left: Sandbox, right: Sandbox) -> None:
-    left, right = await asyncio.gather(*(_whole(screen.service, one) for one in (left, right)))
+    left, right = await asyncio.gather(*(_whole(screen.service, sandbox) for sandbox in (left, right)))
     screen.app.push_screen(TextScreen("Compare", lambda width: compare_words(left, right, width)))
 
 
@@ -105,7 +105,7 @@ def compare_words(left: Sandbox, right: Sandbox, width: int = 0) -> Content:
 
 
 def _heads(left: Sandbox, right: Sandbox, side: int) -> list[Part]:
-    names = [f"{shown_name(one)} {ascii_id(one.ref.id)[:8]}" for one in (left, right)]
+    names = [f"{shown_name(sandbox)} {ascii_id(sandbox.ref.id)[:8]}" for sandbox in (left, right)]
     return [
         (fit_cell(names[0], side, "left") + "  ", "bold $primary"),
         (f"{fit_cell(names[1], side, 'left')}\n", "bold $primary"),
@@ -123,7 +123,7 @@ def _beside(name: str, left: str, right: str, side: int) -> Iterator[Part]:
 
 
 def _rows(left: Sandbox, right: Sandbox) -> Iterator[tuple[str, str, str]]:
-    found = [_facts(one) for one in (left, right)]
+    found = [_facts(sandbox) for sandbox in (left, right)]
     for name in dict.fromkeys([*found[0], *found[1]]):
         yield name, found[0].get(name, DASH), found[1].get(name, DASH)
 

@@ -15,7 +15,7 @@ from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.keys.keymap import Keymap
 from sandbox_console.tui.main.main_base import MainBase
 from sandbox_console.tui.state.messages import (
-    Asked,
+    ActionAsked,
     AttachAsked,
     BulkAsked,
     ChangesAsked,
@@ -49,7 +49,7 @@ def ask(screen: MainBase, verb: Verb) -> None:
     elif reason := unfit(verb, sandbox, screen.state.busy.get(sandbox.ref)):
         screen.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
     else:
-        screen.post_message(Asked(verb.make(sandbox), sandbox))
+        screen.post_message(ActionAsked(verb.make(sandbox), sandbox))
 
 
 def ask_name(screen: MainBase, naming: Naming) -> None:
@@ -144,15 +144,15 @@ async def menu(screen: MainBase) -> None:
 
 def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     """Return each verb with the number of marked sandboxes that it applies to."""
-    found = []
+    choices = []
     for verb in verbs_for(marked):
-        reasons = Counter(unfit(verb, one) for one in marked)
+        reasons = Counter(unfit(verb, sandbox) for sandbox in marked)
         fits = reasons.pop("", 0)
         why = ", ".join(f"{count}: {text}" for text, count in reasons.items())
         label = f"{verb.label} {fits}"
-        found.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else why))
+        choices.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else why))
     return [
-        *found,
+        *choices,
         Choice("merge", "Merge logs", keys.first("merge-logs")),
         Choice("compare", "Compare", keys.first("compare"), "" if len(marked) == 2 else "it needs two"),
         Choice("unmark", "Unmark", keys.first("unmark")),
@@ -196,9 +196,9 @@ async def copy_command(screen: MainBase) -> None:
 def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
     """Yield each action as a command line."""
     for verb in verbs_for(sandboxes):
-        command = bulk_command([verb.make(one) for one in sandboxes])
+        command = bulk_command([verb.make(sandbox) for sandbox in sandboxes])
         yield Choice(command, verb.label, "", told=command)
-    refs = [str(one.ref) for one in sandboxes]
+    refs = [str(sandbox.ref) for sandbox in sandboxes]
     yield from (_read(label, words, refs) for label, words in (("Logs", ["logs", "-f"]), ("Stats", ["stats"])))
     if len(refs) == 1:
         for label, words in _OF_ONE:

@@ -142,7 +142,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         marked, table = self.marked, self.table
         every = not self.fleet.hidden.total and not self.fleet.wanted.group
         shown = set() if every or not marked else {row.key for row in table.rows}
-        self.query_one(MarkBar).show(marked, 0 if every else sum(one.ref not in shown for one in marked))
+        self.query_one(MarkBar).show(marked, 0 if every else sum(sandbox.ref not in shown for sandbox in marked))
 
     def _stand_alone(self, alone: bool) -> None:
         """Give an empty list the room of the detail, but not during typing: the detail would flicker with each letter.
@@ -198,10 +198,10 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         top = self.table.scroll_offset.y
         page = self.table.rows[top : top + max(0, self.table.size.height - HEADER_ROWS)]
         found = [self.state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef)]
-        there = [one for one in found if one is not None]
-        running = [one.ref for one in there if one.status is Status.RUNNING]
+        there = [sandbox for sandbox in found if sandbox is not None]
+        running = [sandbox.ref for sandbox in there if sandbox.status is Status.RUNNING]
         self.service.show_stats(running, rest_soon=self.fleet.by_samples)
-        self.service.denials.show(one.ref for one in there)
+        self.service.denials.show(sandbox.ref for sandbox in there)
 
     def fit(self, size: Size) -> None:
         """Set the classes for a size, before the screen is styled for the first time."""

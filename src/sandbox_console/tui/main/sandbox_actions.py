@@ -48,7 +48,7 @@ class AskActions(DetailActions):
     def action_timeline(self) -> None:
         """Show what happened to the marked sandboxes, or to the selected one."""
         if self.marked or self.need_one():
-            self.post_message(TimelineAsked(self.marked or [one for one in (self.selected,) if one]))
+            self.post_message(TimelineAsked(self.marked or [sandbox for sandbox in (self.selected,) if sandbox]))
 
     def action_verb(self, name: str) -> None:
         """Request a verb on the marked sandboxes, or on the selected one."""

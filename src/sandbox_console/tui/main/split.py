@@ -34,9 +34,9 @@ class Split:
 
     def move(self, step: int, now: int, height: int) -> None:
         """Make the detail larger by ``step`` times 5 %. ``now`` is the list's current share of ``height`` rows."""
-        most = MOST if self.side else min(MOST, max(LEAST, (height - _LEAST_BELOW) * 100 // max(1, height)))
-        share = min(most, self.share) if self.share is not None else now
-        self.share = min(most, max(LEAST, share - step * STEP))
+        limit = MOST if self.side else min(MOST, max(LEAST, (height - _LEAST_BELOW) * 100 // max(1, height)))
+        share = min(limit, self.share) if self.share is not None else now
+        self.share = min(limit, max(LEAST, share - step * STEP))
         self._keep()
 
     def _keep(self) -> None:
@@ -53,6 +53,6 @@ class Split:
         if both and self.side:
             screen.styles.grid_columns = f"{share}fr {100 - share}fr"
         height = screen.size.height
-        most = min(height - _LEAST_BELOW, height * (self.share if self.share is not None else 45) // 100)
-        wanted = most if self.share is not None else min(rows + _HEADING, most)
+        limit = min(height - _LEAST_BELOW, height * (self.share if self.share is not None else 45) // 100)
+        wanted = limit if self.share is not None else min(rows + _HEADING, limit)
         place.styles.height = max(_LEAST_ROWS, wanted) if both and not self.side else "1fr"

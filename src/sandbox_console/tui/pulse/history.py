@@ -59,7 +59,7 @@ class History:
 
 def state_words(state: FleetState, width: int, makes: str = "") -> Content:
     """Return how many sandboxes are in each state, with bars. ``makes`` is the key that creates one."""
-    found = Counter(one.status for one in state.sandboxes.values())
+    found = Counter(sandbox.status for sandbox in state.sandboxes.values())
     everything = len(state.sandboxes)
     parts: list[Part] = [("States", "bold"), (f"  {many(everything)}\n", "$dim")]
     if not everything:
@@ -114,47 +114,51 @@ Line = tuple[str, int, str]
 
 
 def _alerts(state: FleetState) -> Line:
-    firing = [one for one in state.alerts.firing if not one.silenced]
-    last = max(firing, key=lambda one: one.fired_at or one.since, default=None)
+    firing = [alert for alert in state.alerts.firing if not alert.silenced]
+    last = max(firing, key=lambda alert: alert.fired_at or alert.since, default=None)
     more = f"last: {clean(last.rule, cap=40)}: {clean(last.name, cap=60)}" if last else ""
     return "Alerts", len(firing), (state.alerts.problem and clean(state.alerts.problem, cap=200)) or more
 
 
 def _restarts(sandboxes: list[Sandbox]) -> Line:
-    restarted = [one for one in sandboxes if one.restarts]
+    restarted = [sandbox for sandbox in sandboxes if sandbox.restarts]
     if not restarted:
         return "Restarts", 0, ""
-    most = max(restarted, key=lambda one: one.restarts or 0)
-    return "Restarts", sum(one.restarts or 0 for one in restarted), f"most: {shown_name(most)} {most.restarts}"
+    busiest = max(restarted, key=lambda sandbox: sandbox.restarts or 0)
+    return (
+        "Restarts",
+        sum(sandbox.restarts or 0 for sandbox in restarted),
+        f"most: {shown_name(busiest)} {busiest.restarts}",
+    )
 
 
 def _ooms(sandboxes: list[Sandbox], now: float) -> Line:
-    killed = [one for one in sandboxes if one.exit is not None and one.exit.oom]
+    killed = [sandbox for sandbox in sandboxes if sandbox.exit is not None and sandbox.exit.oom]
     return "Out of memory", len(killed), _last(killed, now)
 
 
 def _bad_ends(sandboxes: list[Sandbox]) -> Line:
-    ended = [one.exit for one in sandboxes if one.status is Status.EXITED and one.exit is not None]
+    ended = [sandbox.exit for sandbox in sandboxes if sandbox.status is Status.EXITED and sandbox.exit is not None]
     codes = [end for end in ended if end.code and end.signal != signal.SIGTERM]  # how a user's stop ends it
-    found = Counter(str(one.status) for one in sandboxes if one.status in (Status.FAILED, Status.LOST))
+    found = Counter(str(sandbox.status) for sandbox in sandboxes if sandbox.status in (Status.FAILED, Status.LOST))
     words = [f"{count} {status}" for status, count in found.items()]
     words += [f"{len(codes)} with an exit code"] if codes else []
     return "Ended badly", len(codes) + found.total(), ", ".join(words)
 
 
 def _last(sandboxes: list[Sandbox], now: float) -> str:
-    timed = [one for one in sandboxes if one.finished_at is not None]
+    timed = [sandbox for sandbox in sandboxes if sandbox.finished_at is not None]
     if not timed:
-        return ", ".join(shown_name(one) for one in sandboxes[:3])
-    last = max(timed, key=lambda one: one.finished_at or 0)
+        return ", ".join(shown_name(sandbox) for sandbox in sandboxes[:3])
+    last = max(timed, key=lambda sandbox: sandbox.finished_at or 0)
     return f"last: {shown_name(last)} {span(now - (last.finished_at or 0))} ago"
 
 
 def _denials(feed: Feed, now: float, unread: int) -> Line:
-    denied = [seen for seen in feed.hosts(denied_only=True) if seen.denied_at >= now - PAST_S]
+    denied = [host for host in feed.hosts(denied_only=True) if host.denied_at >= now - PAST_S]
     more = [f"that of {unread} cannot be read"] if unread else []
     if denied:
-        last = max(denied, key=lambda seen: seen.denied_at)
+        last = max(denied, key=lambda host: host.denied_at)
         who = clean(next(iter(last.refs.values()), DASH), cap=40)
         ago = span(now - last.denied_at)
         more.insert(0, f"{len(denied)} hosts, last: {clean(last.host, cap=60)} from {who} {ago} ago")

@@ -31,7 +31,7 @@ def loudest_words(state: FleetState) -> Content:
     """Return for each kind of use the sandboxes with the most of it, the first one with its value in a column."""
     parts: list[tuple[str, str]] = []
     for title, value, form in _USES:
-        found = [(used, ref) for ref, one in state.stats.items() if (used := value(one)) and ref in state.sandboxes]
+        found = [(used, ref) for ref, stats in state.stats.items() if (used := value(stats)) and ref in state.sandboxes]
         found.sort(reverse=True)
         parts += [("\n" if parts else "", ""), (f"{title:<15}", "")]
         if not found:

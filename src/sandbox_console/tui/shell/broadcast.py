@@ -49,10 +49,10 @@ class BroadcastActions(TerminalQuestions, ShellPage):
 
     def action_mark_all(self) -> None:
         """Mark every open shell, or none if all are marked."""
-        every = [one for one in self.shells if one.is_open]
-        wanted = not all(one.marked for one in every)
-        for one in every:
-            one.marked = wanted
+        every = [shell for shell in self.shells if shell.is_open]
+        wanted = not all(shell.marked for shell in every)
+        for shell in every:
+            shell.marked = wanted
         self.shells.check_broadcast()
         self.draw()
 
@@ -66,7 +66,7 @@ class BroadcastActions(TerminalQuestions, ShellPage):
             words = hints(self, ("shells-mark", "marks a shell"), ("shells-mark-all", "marks all"))
             self.notify(f"A broadcast needs two marked shells. {words}.", severity="warning")
         else:
-            listed = plain("\n".join(f"{place(one.sandbox)}  {one.title}" for one in marked))
+            listed = plain("\n".join(f"{place(shell.sandbox)}  {shell.title}" for shell in marked))
             title = f"Type into {len(marked)} shells at once?"
             body = plain("Every key and every paste in one of them goes to all of them, until the broadcast is ended.")
             self.app.push_screen(

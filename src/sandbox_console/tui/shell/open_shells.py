@@ -52,20 +52,20 @@ class OpenShells:
     @property
     def open_count(self) -> int:
         """The number of shells that are open."""
-        return sum(one.is_open for one in self._shells.values())
+        return sum(shell.is_open for shell in self._shells.values())
 
     @property
     def marked(self) -> list[Shell]:
         """The open shells that a broadcast types into."""
-        return [one for one in self if one.marked and one.is_open]
+        return [shell for shell in self if shell.marked and shell.is_open]
 
     def of(self, ref: SandboxRef) -> Shell | None:
         """Return the shell of a sandbox that was used last."""
-        found = self._shells.get(self._latest.get(ref, -1))
-        if found is not None and (found.is_open or found.opening):
-            return found
+        shell = self._shells.get(self._latest.get(ref, -1))
+        if shell is not None and (shell.is_open or shell.opening):
+            return shell
         others = [one for one in self if one.sandbox.ref == ref]
-        return next((one for one in reversed(others) if one.is_open), found or (others[-1] if others else None))
+        return next((one for one in reversed(others) if one.is_open), shell or (others[-1] if others else None))
 
     def tab_of(self, shell: Shell) -> ShellTab:
         """Return the tab that shows a shell. Raises StopIteration if it was closed."""
@@ -98,7 +98,7 @@ class OpenShells:
         for sandbox in sandboxes[1:]:
             shells.append(self.add(sandbox, shells[-1]))
         tab = self.tab_of(shells[0])
-        tab.node = tiled([one.number for one in shells], wide=wide)
+        tab.node = tiled([shell.number for shell in shells], wide=wide)
         self.use(shells[0])
         return shells
 

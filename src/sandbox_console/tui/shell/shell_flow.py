@@ -47,10 +47,15 @@ class ShellFlow:
         shell, sandbox = asked.shell, asked.shell.sandbox
         choice = shell.choice or self._choices.of(sandbox.ref)
         request = choice.request(sandbox.ref, asked.cols, asked.rows)
-        if shell.choice is None and (kept := await self._left_alone(sandbox)) is not None:
+        if shell.choice is None and (kept_shell := await self._left_alone(sandbox)) is not None:
             watches = self._console.read_only
             request = OpenShell(
-                sandbox.ref, cols=asked.cols, rows=asked.rows, attach=kept.id, name=kept.name, read_only=watches
+                sandbox.ref,
+                cols=asked.cols,
+                rows=asked.rows,
+                attach=kept_shell.id,
+                name=kept_shell.name,
+                read_only=watches,
             )
         consent = await self._flows.consent(request, sandbox)
         if consent is None:
@@ -79,8 +84,8 @@ class ShellFlow:
 
     async def _left_alone(self, sandbox: Sandbox) -> KeptShell | None:
         """Return the newest kept shell of a sandbox that nobody is attached to. One comes back to it."""
-        found = await self._console.kept_shells.of(sandbox.ref)
-        return next((one for one in reversed(found) if one.answers and not one.viewers), None)
+        shells = await self._console.kept_shells.of(sandbox.ref)
+        return next((shell for shell in reversed(shells) if shell.answers and not shell.viewers), None)
 
     async def choose(self, sandbox: Sandbox) -> ShellChoice | None:
         """Ask how a shell is opened, and remember the answer for the sandbox. Returns None if it was left."""
@@ -165,7 +170,7 @@ class ShellFlow:
 
 
 def _open_several(sandboxes: Sequence[Sandbox]) -> ConfirmScreen:
-    listed = Content("\n".join(f"{place(one)}  {shown_name(one)}" for one in sandboxes))
+    listed = Content("\n".join(f"{place(sandbox)}  {shown_name(sandbox)}" for sandbox in sandboxes))
     return ConfirmScreen(
         f"Open {len(sandboxes)} shells?", Content("One in each marked sandbox, side by side."), "Open", listed=listed
     )
@@ -173,9 +178,9 @@ def _open_several(sandboxes: Sequence[Sandbox]) -> ConfirmScreen:
 
 def started_by_shells(processes: Sequence[GuestProcess]) -> list[str]:
     """Return the commands that interactive shells of a sandbox have started, cleaned. Empty if all wait for input."""
-    shells = {one.pid for one in processes if _interactive(one.command)}
-    started = [one for one in processes if one.parent in shells and one.pid not in shells]
-    return [f"{one.pid:>7}  {clean(one.command, cap=200)}" for one in started[:_LISTED]]
+    shells = {process.pid for process in processes if _interactive(process.command)}
+    started = [process for process in processes if process.parent in shells and process.pid not in shells]
+    return [f"{process.pid:>7}  {clean(process.command, cap=200)}" for process in started[:_LISTED]]
 
 
 def _interactive(command: str) -> bool:

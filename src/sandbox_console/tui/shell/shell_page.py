@@ -92,7 +92,7 @@ class ShellPage(Screen[None]):
                 box.notice.display = False
 
     def _sync_boxes(self) -> None:
-        area, there = self.query_one(ShellArea), {one.number: one for one in self.shells}
+        area, there = self.query_one(ShellArea), {shell.number: shell for shell in self.shells}
         for number in self._boxes.keys() - there.keys():
             self._boxes.pop(number).remove()
         for number in there.keys() - self._boxes.keys():
@@ -104,8 +104,8 @@ class ShellPage(Screen[None]):
         shells = [self.shells[number] for number in tab.shells]
         more = f" +{len(shells) - 1}" if len(shells) > 1 else ""
         name = tab.name or f"{self.shells[tab.active].title}{more}"
-        signs = ("♪" if any(one.rang for one in shells) else "") + ("Z" if tab.zoomed else "")
-        return TabTitle(name, signs + ("■" if all(not one.is_open and one.reason for one in shells) else ""))
+        signs = ("♪" if any(shell.rang for shell in shells) else "") + ("Z" if tab.zoomed else "")
+        return TabTitle(name, signs + ("■" if all(not shell.is_open and shell.reason for shell in shells) else ""))
 
     def _state(self) -> tuple[str, str]:
         shell, marked = self.shells.active, self.shells.marked
@@ -180,7 +180,7 @@ class ShellPage(Screen[None]):
             self.set_focus(None)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        box = next((one for one in event.widget.ancestors if isinstance(one, ShellBox)), None)
+        box = next((node for node in event.widget.ancestors if isinstance(node, ShellBox)), None)
         if box is not None and box.shell in self.shells:
             self.shells.use(box.shell)
 

@@ -101,10 +101,10 @@ class ShellScreen(TabActions, BroadcastActions):
         self.app.run_worker(self._pick(beside=bool(beside)))
 
     async def _pick(self, *, beside: bool) -> None:
-        running = {str(one.ref): one for one in self._sandboxes()}
+        running = {str(sandbox.ref): sandbox for sandbox in self._sandboxes()}
         choices = [
-            Choice(ref, shown_name(one), letter, told=place(one))
-            for (ref, one), letter in zip(running.items(), [*_LETTERS] + [""] * len(running), strict=False)
+            Choice(ref, shown_name(sandbox), letter, told=place(sandbox))
+            for (ref, sandbox), letter in zip(running.items(), [*_LETTERS] + [""] * len(running), strict=False)
         ]
         found = await self.app.push_screen_wait(MenuScreen("Open a shell in", choices))
         if found in running and self.is_attached:

@@ -64,10 +64,10 @@ def fitted(names: Sequence[str], signs: Sequence[str], room: int) -> list[str]:
     """Return each name with blanks around it and its signs, all as long as fits. The room is shared evenly."""
     ends = [f" {sign} " if sign else " " for sign in signs]
     wanted = [cell_len(name) + 1 + cell_len(end) for name, end in zip(names, ends, strict=True)]
-    most = max(wanted, default=0)
-    while sum(min(most, one) for one in wanted) > room and most > _LEAST:
-        most -= 1
+    limit = max(wanted, default=0)
+    while sum(min(limit, one) for one in wanted) > room and limit > _LEAST:
+        limit -= 1
     return [
-        f" {fit_cell(name, max(1, min(most, one) - 1 - cell_len(end)), 'left')}{end}"
+        f" {fit_cell(name, max(1, min(limit, one) - 1 - cell_len(end)), 'left')}{end}"
         for name, end, one in zip(names, ends, wanted, strict=True)
     ]

@@ -39,6 +39,9 @@ class Session(Protocol):
 OnEnd = Callable[[Exit | None, str], None]
 Job = bytes | tuple[int, int]
 
+TYPED_MOST = 1 << 20
+"""How many typed bytes may wait for a shell that takes none, as one of a frozen engine does."""
+
 
 class ShellLink:
     """Connects a session until it ends. The console owns the session, so closing the link does not end it.
@@ -55,6 +58,8 @@ class ShellLink:
         self.ended = False
         self._on_end, self._on_output = on_end, on_output
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
+        self._waiting = 0
+        self._dropping = False
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
 
     def show_in(self, view: TerminalView) -> None:
@@ -66,9 +71,14 @@ class ShellLink:
             view.attach(self.send, lambda cols, rows: self._jobs.put_nowait((cols, rows)))
 
     def send(self, data: bytes) -> None:
-        """Send bytes as typed input."""
-        if data and not self.ended:
-            self._jobs.put_nowait(data)
+        """Send bytes as typed input. Those for which there is no room are dropped, which is said."""
+        if not data or self.ended:
+            return
+        if self._waiting + len(data) > TYPED_MOST:
+            self._say_dropped()
+            return
+        self._waiting += len(data)
+        self._jobs.put_nowait(data)
 
     async def leave(self) -> None:
         """Disconnect. The shell keeps running until the console ends it."""
@@ -84,10 +94,18 @@ class ShellLink:
             try:
                 if isinstance(job, bytes):
                     await self.session.write(job)
+                    self._waiting -= len(job)
+                    self._dropping = self._dropping and self._waiting > 0
                 else:
                     await self.session.resize(*job)
             except (ConsoleError, OSError):
                 return  # it ended, which the reading side reports
+
+    def _say_dropped(self) -> None:
+        if not self._dropping and self.view is not None:
+            words = f"The shell takes nothing, and {self._waiting >> 10} KiB of keys wait for it. More are dropped."
+            self.view.app.notify(words, severity="warning", markup=False)
+        self._dropping = True
 
     async def _pump(self) -> None:
         while data := await self.session.read():

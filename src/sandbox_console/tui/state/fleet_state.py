@@ -19,7 +19,7 @@ SAMPLES_KEPT = 12
 _SILENT = (HealthState.UNREACHABLE, HealthState.UNAVAILABLE)
 
 
-class Began(Struct, frozen=True):
+class InFlight(Struct, frozen=True):
     """An action on a sandbox is in flight."""
 
     ref: SandboxRef
@@ -58,7 +58,7 @@ class AlertsSeen(Struct, frozen=True):
     problem: str = ""
 
 
-News = Event | AlertsSeen | Began | Ended | ShellOpened | ShellClosed | Forwarded
+News = Event | AlertsSeen | InFlight | Ended | ShellOpened | ShellClosed | Forwarded
 
 
 class Denial(Struct, frozen=True):
@@ -111,21 +111,21 @@ class FleetState(Struct, frozen=True):
         every = list(self.sandboxes.values())
         if not self.dead:  # checking each of 10,000 takes 5 ms
             return every, 0
-        heard = [one for one in every if not self.stale(one.ref)]
+        heard = [sandbox for sandbox in every if not self.stale(sandbox.ref)]
         return heard, len(every) - len(heard)
 
     @property
     def connecting(self) -> bool:
         """Whether a backend has not answered yet."""
-        return not self.health or any(one.state is HealthState.CONNECTING for one in self.health.values())
+        return not self.health or any(health.state is HealthState.CONNECTING for health in self.health.values())
 
     @property
     def dead(self) -> list[BackendHealth]:
         """The backends that should answer but do not."""
-        return [one for one in self.health.values() if one.state is HealthState.UNREACHABLE]
+        return [health for health in self.health.values() if health.state is HealthState.UNREACHABLE]
 
 
-class Look(NamedTuple):
+class TabState(NamedTuple):
     """A sandbox, whether the pane is shown, and a version that changes when there were actions."""
 
     sandbox: Sandbox | None

@@ -26,7 +26,7 @@ class Arrived(Message):
         self.events = events
 
 
-class Asked(Message):
+class ActionAsked(Message):
     """The user requests an action on a sandbox."""
 
     def __init__(self, action: Action, sandbox: Sandbox) -> None:

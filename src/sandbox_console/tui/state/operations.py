@@ -11,7 +11,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Quarantine, ref_of
 from sandbox_console.model.quarantine import Step
 from sandbox_console.service import ActionResult, Consent, Console, Operation
-from sandbox_console.tui.state.fleet_state import Began, Ended, News
+from sandbox_console.tui.state.fleet_state import Ended, InFlight, News
 
 
 class OnEnd(Protocol):
@@ -52,7 +52,7 @@ class Work:
         ref = ref_of(action)
         self._carried += 1
         if ref is not None:
-            self._gather(Began(ref, action.verb))
+            self._gather(InFlight(ref, action.verb))
         try:
             return await self._kept(action, consent, await operation.result())
         finally:
@@ -74,7 +74,7 @@ class Work:
         operation = self._console.perform(action, consent=consent)
         ref = ref_of(action)
         if ref is not None:
-            self._publish(Began(ref, action.verb))
+            self._publish(InFlight(ref, action.verb))
         task = asyncio.create_task(self._follow(operation, consent, name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

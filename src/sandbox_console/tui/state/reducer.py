@@ -24,11 +24,11 @@ from sandbox_console.tui.state.fleet_state import (
     ACTED_KEPT,
     SAMPLES_KEPT,
     AlertsSeen,
-    Began,
     Denial,
     Ended,
     FleetState,
     Forwarded,
+    InFlight,
     News,
     ShellClosed,
     ShellOpened,
@@ -111,7 +111,7 @@ class _Draft:
                 self.alerts = event
             case Gap(count):
                 self.missed += count
-            case Began(ref, verb):
+            case InFlight(ref, verb):
                 self.busy.put(ref, verb)
             case Ended(ref):
                 self.busy.drop(ref)
@@ -125,9 +125,9 @@ class _Draft:
                 assert_never(event)
 
     def _list(self, backend: str, host: str, sandboxes: Iterable[Sandbox]) -> None:
-        found = {sandbox.ref for sandbox in sandboxes}
+        refs = {sandbox.ref for sandbox in sandboxes}
         here = (backend, host)
-        for ref in [ref for ref in self.sandboxes.now if (ref.backend, ref.host) == here and ref not in found]:
+        for ref in [ref for ref in self.sandboxes.now if (ref.backend, ref.host) == here and ref not in refs]:
             self._drop(ref)
         for sandbox in sandboxes:
             self._put(sandbox)
@@ -150,9 +150,9 @@ class _Draft:
         if sandbox is not None and sandbox.status is Status.RUNNING:  # ignore late samples of one that has ended
             self.stats.change()[ref] = stats
             history = self.history.change()
-            kept = history.get(ref, ())
-            if not kept or kept[-1].at != stats.at:  # a row that is visible again may get its last sample twice
-                history[ref] = (*kept[1 - SAMPLES_KEPT :], stats)
+            samples = history.get(ref, ())
+            if not samples or samples[-1].at != stats.at:  # a row that is visible again may get its last sample twice
+                history[ref] = (*samples[1 - SAMPLES_KEPT :], stats)
 
     def _deny(self, event: Denied) -> None:
         if event.ref in self.sandboxes.now:

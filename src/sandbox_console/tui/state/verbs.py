@@ -76,7 +76,7 @@ DRIFT = {"reapply": drift.reapply, "adopt": drift.adopt}
 
 def verbs_for(sandboxes: Sequence[Sandbox]) -> Iterator[Verb]:
     """Yield the verbs that menus offer for sandboxes."""
-    some = any(drift.drifted(one) for one in sandboxes)
+    some = any(drift.drifted(sandbox) for sandbox in sandboxes)
     return (verb for verb in VERBS.values() if some or verb.name not in DRIFT)
 
 
@@ -106,7 +106,7 @@ def toggled_pause(sandbox: Sandbox) -> Verb:
 
 def toggled_quarantine(sandboxes: Iterable[Sandbox]) -> Verb:
     """Return quarantine if one of them is not in quarantine, otherwise release."""
-    return VERBS["release" if all(one.quarantine for one in sandboxes) else "quarantine"]
+    return VERBS["release" if all(sandbox.quarantine for sandbox in sandboxes) else "quarantine"]
 
 
 def must_type(verb: Verb, sandbox: Sandbox, token: str = "") -> bool:
@@ -122,7 +122,7 @@ def accepted(typed: str, sandbox: Sandbox) -> bool:
 
 def bulk_pause(sandboxes: Iterable[Sandbox]) -> Verb:
     """Return pause if one of them is running, otherwise resume."""
-    return VERBS["pause" if any(one.status is Status.RUNNING for one in sandboxes) else "resume"]
+    return VERBS["pause" if any(sandbox.status is Status.RUNNING for sandbox in sandboxes) else "resume"]
 
 
 class Naming(Struct, frozen=True):

@@ -41,9 +41,9 @@ def openings(sandbox: Sandbox) -> tuple[Opening, ...]:
 
 def address(sandbox: Sandbox) -> str:
     """Return ``http://ADDRESS:PORT`` of the first TCP port, or an empty string if no host address is known."""
-    for one in openings(sandbox):
-        if one.protocol == "tcp" and one.at.host_port:
-            return url(one.at)
+    for opening in openings(sandbox):
+        if opening.protocol == "tcp" and opening.at.host_port:
+            return url(opening.at)
     return ""
 
 
@@ -53,8 +53,8 @@ def url(at: PublishedPort) -> str:
     return f"{'https' if at.port == _TLS else 'http'}://{_EVERY.get(at.address, place)}:{number}"
 
 
-def _by_port(one: Opening) -> tuple[int, str, int]:
-    return one.at.port, one.protocol, one.at.host_port
+def _by_port(opening: Opening) -> tuple[int, str, int]:
+    return opening.at.port, opening.protocol, opening.at.host_port
 
 
 def _told(sandbox: Sandbox) -> Iterator[Opening]:
@@ -62,7 +62,9 @@ def _told(sandbox: Sandbox) -> Iterator[Opening]:
         if fact.field.startswith(FACT):
             number, _, protocol = fact.field.removeprefix(FACT).partition("/")
             for place in fact.value.split(", "):
-                yield from (Opening(one, protocol or "tcp") for one in _asked((f"{place}:{number}",)) if one.host_port)
+                yield from (
+                    Opening(port, protocol or "tcp") for port in _asked((f"{place}:{number}",)) if port.host_port
+                )
 
 
 def _asked(texts: tuple[str, ...]) -> Iterator[PublishedPort]:

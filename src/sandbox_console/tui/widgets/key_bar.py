@@ -29,14 +29,14 @@ class KeyBar(Footer):
         self._said: Sequence[object] = ()
 
     def compose(self) -> ComposeResult:
-        found = list(super().compose())
-        fitting = self._fitting([one for one in found if isinstance(one, FooterKey)])
-        for one in found:
-            if isinstance(one, FooterKey):
-                if one not in fitting:
+        widgets = list(super().compose())
+        fitting = self._fitting([widget for widget in widgets if isinstance(widget, FooterKey)])
+        for widget in widgets:
+            if isinstance(widget, FooterKey):
+                if widget not in fitting:
                     continue
-                one.set_class(True, "-compact", update=False)  # otherwise each is styled again for it after mounting
-            yield one
+                widget.set_class(True, "-compact", update=False)  # otherwise each is styled again for it after mounting
+            yield widget
 
     def _fitting(self, keys: Sequence[FooterKey]) -> set[FooterKey]:
         """Return the keys that fit. The last ones are left out first, help never. A cut-off key could not be read."""

@@ -31,16 +31,16 @@ class Freezer:
     def resume(self) -> None:
         """Resume all processes; does nothing if they are not paused. After a TimeoutError they are still paused."""
         if self._stopped is not None:
-            self._let_go(self._stopped)
+            self._release(self._stopped)
             self._stopped = None
 
     def release(self) -> None:
         """Resume a sandbox that is about to end. A second failure is ignored."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None:
-            self._let_go(stopped)
+            self._release(stopped)
 
-    def _let_go(self, stopped: list[int]) -> None:
+    def _release(self, stopped: list[int]) -> None:
         if self._group.can_freeze:
             self._group.freeze(False)
         tree.signal_all(stopped, signal.SIGCONT)

@@ -62,8 +62,8 @@ class Gateway(Helper):
         if pid == 0:
             try:
                 self._network.join()
-                made = make()
-                wire.send(theirs, {"ok": True}, (made.fileno(),))
+                sock = make()
+                wire.send(theirs, {"ok": True}, (sock.fileno(),))
             except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's loop
                 wire.send(theirs, {"error": str(error)})
             finally:

@@ -166,8 +166,8 @@ class Supervisor:
         if self._began:
             self._kill(self._jail.init, signal.SIGKILL)
             self._kill(self._jail.pid, signal.SIGKILL)
-        for one in self._kept:
-            one.stop()
+        for helper in self._kept:
+            helper.stop()
         self.group.remove()
         self._log.write(segments.STDERR, f"{error}\n".encode())
         Requests.close()
@@ -225,8 +225,8 @@ class Supervisor:
                 self._kill(pid, signal.SIGCONT)
             elif pid == self._jail.pid:
                 self._main_status = status
-            elif kept := next((one for one in self._kept if one.pid == pid), None):
-                kept.ended()
+            elif helper := next((one for one in self._kept if one.pid == pid), None):
+                helper.ended()
 
     # -- requests
 
@@ -352,8 +352,8 @@ class Supervisor:
         tree.wait_gone(self._init_fd, _END_S, self._wait_children)  # the helpers among them are our children
         if self._ports:  # an answer may still be on its way for seconds
             self._write_status(status="stopping", ports=[])
-        for one in self._kept:
-            one.stop()
+        for helper in self._kept:
+            helper.stop()
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             while self._output(fd, kind):
                 pass

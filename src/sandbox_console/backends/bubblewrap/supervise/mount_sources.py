@@ -114,9 +114,9 @@ def opened(path: str) -> int:
     try:
         while todo:
             step = _step(todo.pop(), at)
-            if stat.S_ISLNK((found := os.fstat(step)).st_mode):
+            if stat.S_ISLNK((st := os.fstat(step)).st_mode):
                 links += 1
-                target = _target(step, found, path, links)
+                target = _target(step, st, path, links)
                 todo += _parts(target)
                 step = os.open("/", _ITSELF) if target.startswith("/") else os.dup(at)
             os.close(at)
@@ -139,11 +139,11 @@ def _step(name: str, folder: int) -> int:
         return os.open(name, _ITSELF, dir_fd=folder)
 
 
-def _target(link: int, found: os.stat_result, path: str, links: int) -> str:
+def _target(link: int, st: os.stat_result, path: str, links: int) -> str:
     """Where a link leads. It is closed."""
     try:
-        if found.st_uid not in (0, os.geteuid()):
-            raise SourceChanged(errno.EACCES, f"a link of user {found.st_uid} leads to it", path)
+        if st.st_uid not in (0, os.geteuid()):
+            raise SourceChanged(errno.EACCES, f"a link of user {st.st_uid} leads to it", path)
         if links > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         return os.readlink("", dir_fd=link)

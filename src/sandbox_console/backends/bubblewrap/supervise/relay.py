@@ -90,7 +90,7 @@ class Relay:
     def _listen(self) -> None:
         """Accept connections while there is room for one more; the others wait in the kernel's queue."""
         if len(self._ends) >= 2 * CONNECTIONS_MOST:
-            self._let_go()
+            self._release()
         room = len(self._ends) < 2 * CONNECTIONS_MOST
         listens = room and self._rest <= time.monotonic() and self._until == math.inf
         if listens != self._listens:
@@ -105,9 +105,9 @@ class Relay:
         self._listen()
         for sock, _port in self._places.values():
             sock.close()
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Close connections whose clients have all data of the ended guest but keep their half open."""
         for end in [one for one in self._ends.values() if one.client and one.shut]:
             self._forget(end.other)

@@ -73,8 +73,8 @@ class Spare:
         """End the spare."""
         if self._there is not None:
             self._loop.off(self._there[0].fileno())
-            for one in self._there:
-                one.close()
+            for sock in self._there:
+                sock.close()
             self._there = None
 
 

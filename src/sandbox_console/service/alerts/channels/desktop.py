@@ -56,7 +56,7 @@ async def _notify(message: AlertMessage) -> None:
         "/org/freedesktop/Notifications", bus_name="org.freedesktop.Notifications",
         interface="org.freedesktop.Notifications",
     )  # fmt: skip
-    lines = "\n".join(f"{one.name}: {one.text}" for one in message.alerts)[:_BODY_MOST]
+    lines = "\n".join(f"{alert.name}: {alert.text}" for alert in message.alerts)[:_BODY_MOST]
     head = f"[{message.severity if message.status == 'firing' else message.status}] {message.rule}"
     hints = {"urgency": ("y", _URGENCY[message.severity]), "category": ("s", "device.error")}
     body: tuple[Any, ...] = ("sandbox-console", 0, "sandbox-console", head, _escaped(lines), [], hints, -1)

@@ -25,17 +25,17 @@ def generic(message: AlertMessage) -> dict[str, Any]:
         "id": message.id, "rule": message.rule, "severity": message.severity, "status": message.status,
         "at": _time(message.at), "console": message.console, "headline": message.headline,
         "alerts": [
-            {"id": one.id, "subject": one.subject, "name": one.name, "state": str(one.state), "text": one.text,
-             "count": one.count, "since": _time(one.since), "fired_at": _time(one.fired_at),
-             "resolved_at": _time(one.resolved_at)}
-            for one in message.alerts
+            {"id": alert.id, "subject": alert.subject, "name": alert.name, "state": str(alert.state),
+             "text": alert.text, "count": alert.count, "since": _time(alert.since),
+             "fired_at": _time(alert.fired_at), "resolved_at": _time(alert.resolved_at)}
+            for alert in message.alerts
         ],
     }  # fmt: skip
 
 
 def slack(message: AlertMessage) -> dict[str, Any]:
     """An incoming webhook of Slack. Its blocks are plain text, in which nothing of a guest's is markup."""
-    lines = [f"{one.name}: {one.text}" for one in message.alerts[:_SLACK_LINES]]
+    lines = [f"{alert.name}: {alert.text}" for alert in message.alerts[:_SLACK_LINES]]
     if len(message.alerts) > _SLACK_LINES:
         lines.append(f"and {len(message.alerts) - _SLACK_LINES} more")
     lines.append(f"{message.console}, {_time(message.at)}, {message.id}")
@@ -62,25 +62,25 @@ def alertmanager(message: AlertMessage) -> list[dict[str, Any]]:
     """What ``POST /api/v2/alerts`` of a Prometheus Alertmanager takes."""
     return [
         {
-            "labels": {"alertname": message.rule, "severity": message.severity, "sandbox": one.name,
-                       "subject": one.subject, "alert_id": one.id, "console": message.console},
-            "annotations": {"summary": one.text, "message_id": message.id},
-            "startsAt": _time(one.fired_at or one.since),
-            "endsAt": _time(one.resolved_at if one.resolved_at is not None else message.expires_at),
+            "labels": {"alertname": message.rule, "severity": message.severity, "sandbox": alert.name,
+                       "subject": alert.subject, "alert_id": alert.id, "console": message.console},
+            "annotations": {"summary": alert.text, "message_id": message.id},
+            "startsAt": _time(alert.fired_at or alert.since),
+            "endsAt": _time(alert.resolved_at if alert.resolved_at is not None else message.expires_at),
         }
-        for one in message.alerts
+        for alert in message.alerts
     ]  # fmt: skip
 
 
 def text(message: AlertMessage) -> str:
     """A message as lines of plain text, for a mail."""
-    lines = [clean(message.headline), "", *(clean(_line(one)) for one in message.alerts)]
+    lines = [clean(message.headline), "", *(clean(_line(alert)) for alert in message.alerts)]
     return "\n".join([*lines, "", f"console: {message.console}", f"time: {_time(message.at)}", f"id: {message.id}", ""])
 
 
-def _line(one: Alert) -> str:
-    until = f" until {_time(one.resolved_at)}" if one.resolved_at is not None else ""
-    return f"{one.name} ({one.subject}), since {_time(one.since)}{until}: {one.text}"
+def _line(alert: Alert) -> str:
+    until = f" until {_time(alert.resolved_at)}" if alert.resolved_at is not None else ""
+    return f"{alert.name} ({alert.subject}), since {_time(alert.since)}{until}: {alert.text}"
 
 
 def _time(at: float | None) -> str | None:

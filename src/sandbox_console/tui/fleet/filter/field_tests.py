@@ -198,7 +198,10 @@ def _port_test(sign: str, text: str, at: int) -> Test:
     positive = sign == "="
 
     def holds(sandbox: Sandbox, *_: object) -> bool:
-        return any(one.at.port in wanted or one.at.host_port in wanted for one in openings(sandbox)) is positive
+        return (
+            any(opening.at.port in wanted or opening.at.host_port in wanted for opening in openings(sandbox))
+            is positive
+        )
 
     return holds
 

@@ -120,8 +120,8 @@ def _label(text: str) -> Callable[[Mapping[str, str]], bool]:
 
 def _fuzzy(text: str) -> Part:
     """Match the characters in this order, whatever is between them."""
-    found = re.compile("".join(f"[^{re.escape(char)}]*{re.escape(char)}" for char in text.lower()))
-    test: Test = lambda sandbox, *_: found.match(sandbox.name.lower()) is not None  # noqa: E731
+    pattern = re.compile("".join(f"[^{re.escape(char)}]*{re.escape(char)}" for char in text.lower()))
+    test: Test = lambda sandbox, *_: pattern.match(sandbox.name.lower()) is not None  # noqa: E731
     return Part(("fuzzy", text, None), test, letters=text.lower())
 
 

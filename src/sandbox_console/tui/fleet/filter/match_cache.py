@@ -49,7 +49,7 @@ class Part(Struct, frozen=True):
         if self.many is not None:
             return list(compress(sandboxes, self.many(sandboxes)))
         test = self.test
-        return [one for one in sandboxes if test(one, state, now)]
+        return [sandbox for sandbox in sandboxes if test(sandbox, state, now)]
 
 
 class MatchCache:

@@ -54,8 +54,8 @@ class _Texts:
     def forget(self, sandboxes: Iterable[Sandbox]) -> None:
         self._last = ((), False, [])
         if self._made:
-            for one in sandboxes:
-                self._made.pop(id(one), None)
+            for sandbox in sandboxes:
+                self._made.pop(id(sandbox), None)
 
 
 _texts = _Texts()

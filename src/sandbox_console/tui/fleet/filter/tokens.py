@@ -65,8 +65,8 @@ def _word(line: str, start: int) -> tuple[Word, int]:
         if line[at] == '"':
             quoted = len(text) if quoted is None else quoted
             opened = -1 if opened >= 0 else at
-        elif opened >= 0 and (kept := _BACKSLASHES.match(line, at)):
-            count = len(kept[1])
+        elif opened >= 0 and (match := _BACKSLASHES.match(line, at)):
+            count = len(match[1])
             text.append("\\" * (count // 2) + '"' * (count % 2))
             at += count - 1 + count % 2
         else:

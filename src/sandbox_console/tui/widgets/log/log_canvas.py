@@ -20,7 +20,7 @@ from sandbox_console.tui.widgets.line_scroll import LineScroll
 from sandbox_console.tui.widgets.log.log_colours import LOG_CSS, LOG_PARTS
 from sandbox_console.tui.widgets.log.log_line import Rule
 from sandbox_console.tui.widgets.log.log_lines import Patterns, ShownLines
-from sandbox_console.tui.widgets.log.log_page import LogPage, Look
+from sandbox_console.tui.widgets.log.log_page import DisplayOptions, LogPage
 from sandbox_console.tui.widgets.log.log_status import status_segments
 
 TICK_S = 0.05
@@ -45,7 +45,7 @@ class LogCanvas(LineScroll):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.lines = ShownLines(LineStore(cap_bytes))
-        self.look = Look(rules=rules)
+        self.look = DisplayOptions(rules=rules)
         self.follow = True
         self._stream, self._open = "FOLLOWING", True
         self.older = ""

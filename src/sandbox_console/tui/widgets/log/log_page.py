@@ -35,7 +35,7 @@ _KEPT = 1024
 COLOURS = 6
 
 
-class Look(Struct):
+class DisplayOptions(Struct):
     """How the user wants lines to be drawn. ``names`` are the names of several sources, by number."""
 
     timestamps: bool = False
@@ -59,7 +59,7 @@ class LogPage:
     ``dated`` means that times include the day.
     """
 
-    def __init__(self, lines: ShownLines, look: Look) -> None:
+    def __init__(self, lines: ShownLines, look: DisplayOptions) -> None:
         self.lines = lines
         self.look = look
         self.width = 80
@@ -123,11 +123,11 @@ class LogPage:
     def _strips(self, line: Line) -> list[Strip]:
         head = self._head(line)
         blank = [Segment(" " * _cells(head), self.base)]
-        found = []
+        strips = []
         for at, runs in enumerate(self._body_rows(line, head)):
             strip = Strip([*(head if at == 0 else blank), *runs])
-            found.append(strip.adjust_cell_length(self.width, self.base))
-        return found
+            strips.append(strip.adjust_cell_length(self.width, self.base))
+        return strips
 
     def _body_rows(self, line: Line, head: list[Segment]) -> list[list[Segment]]:
         room = max(1, self.width - _cells(head))

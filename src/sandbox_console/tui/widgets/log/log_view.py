@@ -103,13 +103,13 @@ class LogView(LogCanvas, can_focus=True):
         else:
             self.set_filter(None)
 
-    async def save(self, path: Path, ground: GuestFolders = NOBODYS) -> int:
+    async def save(self, path: Path, guest_folders: GuestFolders = NOBODYS) -> int:
         """Write the lines, or those the filter shows, as raw bytes to a new file (0600). Returns the bytes written.
 
-        ``ground`` is what guests can change. Raises OSError (including FileExistsError) and Conflict. Lost output is
-        written as its ``[... lost: ...]`` line.
+        ``guest_folders`` is what guests can change. Raises OSError (including FileExistsError) and Conflict. Lost
+        output is written as its ``[... lost: ...]`` line.
         """
-        return await save_new(path, self.lines.raw(), ground)
+        return await save_new(path, self.lines.raw(), guest_folders)
 
     # --- moving
 

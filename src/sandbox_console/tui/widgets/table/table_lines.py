@@ -46,13 +46,13 @@ def draw_header(
 def draw_row(paint: Paint, columns: Sequence[Column], widths: Mapping[int, int], inks: Inks, width: int) -> Strip:
     """Draw the cells in their columns."""
     cells, styles = paint
-    ground = inks.base + inks.over
-    gap = Segment(" " * GAP, ground)
-    segments = [Segment(inks.sign, ground)]
+    background = inks.base + inks.over
+    gap = Segment(" " * GAP, background)
+    segments = [Segment(inks.sign, background)]
     for i, room in widths.items():
         style = inks.of(styles[i] if styles else "")
         segments += (Segment(fit_cell(cells[i], room, columns[i].align), style + inks.over), gap)
-    return Strip(segments).adjust_cell_length(width, ground)
+    return Strip(segments).adjust_cell_length(width, background)
 
 
 def draw_head(paint: Paint, inks: Inks, width: int) -> Strip:

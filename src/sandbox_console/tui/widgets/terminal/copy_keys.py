@@ -202,7 +202,7 @@ class CopyKeys(Widget):
         mode.move_to(x, mode.screen.top + y)
         self.refresh()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Copy what was selected with the mouse."""
         pressed, self._pressed = self._pressed, None
         self.release_mouse()

@@ -247,7 +247,7 @@ class TerminalView(CopyKeys, can_focus=True):
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         if not self._mouse(event, "release", event.button):
-            self.let_go()
+            self.release()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if not self._mouse(event, "motion", event.button) and event.button == 1:

@@ -31,7 +31,7 @@ def current_actor() -> str:
         return f"uid:{os.getuid()}"
 
 
-class Trail:
+class AuditLog:
     """The audit log of one console. Reads need no journal and still work while it cannot be written."""
 
     def __init__(
@@ -187,7 +187,7 @@ class Trail:
 
         if not self.ships:
             raise ConfigError("no audit server is configured", hint='[audit.ship] dsn = "env:NAME" or "file:PATH"')
-        [found] = await resolve(["audit.ship.dsn"], {"audit.ship.dsn": SecretSource(source=self.options.ship.dsn)})
+        [secret] = await resolve(["audit.ship.dsn"], {"audit.ship.dsn": SecretSource(source=self.options.ship.dsn)})
         if init:
-            await ship.init(found.value)
-        return await ship.ship(self.path, found.value)
+            await ship.init(secret.value)
+        return await ship.ship(self.path, secret.value)
