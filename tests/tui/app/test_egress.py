@@ -270,7 +270,7 @@ async def test_without_a_way_out_it_says_so(run_app):
     async with run_app(fake_with(boxes=boxes)) as (app, pilot):
         app.main.table.move_to(AGENT)
         await pilot.press("o")
-        await until(pilot, lambda: "Nothing leaves it" in screen_text(app))
+        await until(pilot, lambda: "No network" in screen_text(app))
 
 
 async def test_a_gateway_that_cannot_be_asked_is_told(run_app):

@@ -205,7 +205,7 @@ async def test_every_hint_names_the_key_that_holds(run_app, fake):
         await says("f10", words="press f10 again")
         await says("space", words="f11 actions  Esc unmarks")
         await says("j", "space", "f9", words="f9 goes back to one.")
-        await says("l", "M", words="There is no mark; f3 makes one.")
+        await says("l", "M", words="There is no mark; f3 sets one.")
         await says("escape", "escape", "2", words="f8 or Enter opens one")
         await says("escape", "slash", *"bare", "enter", "o", words="Ctrl+X edits its spec")
         await says("escape", "escape", "f4", "f5", "slash", *"nowhere", "enter", words="f4 shows what is well too")

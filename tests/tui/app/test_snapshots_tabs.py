@@ -125,9 +125,9 @@ async def test_nothing_in_it(run_app, sheets):
     fake = FakeBackend([box], clock=lambda: NOW)
     async with run_app(fake) as (app, pilot):
         shown = {
-            "logs": "It wrote nothing", "shell": "ended", "spec": "nothing about its spec", "stats": "nothing is measured",
-            "processes": "nothing runs in it", "egress": "ended", "events": "Nothing is told yet",
-            "audit": "Nothing is on record",
+            "logs": "It wrote nothing", "shell": "ended", "spec": "does not report its spec", "stats": "nothing to measure",
+            "processes": "it has no processes", "egress": "ended", "events": "No events yet",
+            "audit": "No audit rows",
         }  # fmt: skip
         await each_tab(app, pilot, sheets, shown)
 
@@ -139,7 +139,7 @@ async def test_while_it_is_asked(run_app, fake, sheets):
         shown = {
             "processes": "Asking",
             "files": "Asking",
-            "events": "Nothing is told yet",
+            "events": "No events yet",
             "egress": "agent",
             "stats": "CPU",
             "inspect": "Inspect",

@@ -87,7 +87,7 @@ class EgressPane(Vertical, HostActions):
             return
         self._state = EgressState()
         if not has_gateway(sandbox):
-            none = f"Nothing leaves it: it was made without egress. {with_hosts(key_of(self, 'edit'))}"
+            none = f"No network: this sandbox was created without egress. {with_hosts(key_of(self, 'edit'))}"
             self._tell(none if sandbox.managed else "Another tool made it: its egress is not ours to see.")
             self._draw()
             return
