@@ -380,6 +380,14 @@ def test_any_devcontainer_is_a_spec_or_an_error(table: dict[str, object]) -> Non
         return
 
 
+@pytest.mark.parametrize("char", ["\x85", "\u2028", "\u2029"])
+def test_a_character_that_is_a_line_break_in_old_yaml_only_is_refused_with_its_line(char: str) -> None:
+    with pytest.raises(UsageError, match=f"line 2: it contains the character U.{ord(char):04X}") as caught:
+        parse_yaml("x", f'a: 1\nb: "c{char}d"\n')
+    assert parse_yaml("x", f'b: "c\\u{ord(char):04x}d"') == {"b": f"c{char}d"}
+    assert f'"\\u{ord(char):04x}"' in caught.value.hint
+
+
 @LEAN
 @given(PLAIN)
 def test_yaml_reads_what_yaml_wrote_as_compose_would(value: object) -> None:

@@ -15,6 +15,9 @@ _DEEPEST = 60
 
 _MOST_NODES = 50_000
 
+_OLD_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""Line breaks in YAML 1.1, which PyYAML reads, and plain characters in 1.2."""
+
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Plain data only. Text such as ``22:22``, ``on`` and ``1_000`` stays text, which YAML 1.1 reads as a number."""
@@ -55,6 +58,10 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 def parse_yaml(name: str, text: str) -> Any:
     """One document as plain data. Raises UsageError, with the line."""
+    if found := _OLD_BREAKS.search(text):
+        line, code = text.count("\n", 0, found.start()) + 1, ord(found[0])
+        hint = f'versions of YAML read it differently: write "\\u{code:04x}" between double quotes'
+        raise UsageError(f"{name}, line {line}: it contains the character U+{code:04X}", hint=hint)
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
