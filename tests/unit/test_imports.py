@@ -385,7 +385,7 @@ def test_a_character_that_is_a_line_break_in_old_yaml_only_is_refused_with_its_l
     with pytest.raises(UsageError, match=f"line 2: it contains the character U.{ord(char):04X}") as caught:
         parse_yaml("x", f'a: 1\nb: "c{char}d"\n')
     assert parse_yaml("x", f'b: "c\\u{ord(char):04x}d"') == {"b": f"c{char}d"}
-    assert f'"\\u{ord(char):04x}"' in caught.value.hint
+    assert f'"\\u{ord(char):04X}"' in caught.value.hint
 
 
 @LEAN

@@ -59,9 +59,9 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 def parse_yaml(name: str, text: str) -> Any:
     """One document as plain data. Raises UsageError, with the line."""
     if found := _OLD_BREAKS.search(text):
-        line, code = text.count("\n", 0, found.start()) + 1, ord(found[0])
-        hint = f'versions of YAML read it differently: write "\\u{code:04x}" between double quotes'
-        raise UsageError(f"{name}, line {line}: it contains the character U+{code:04X}", hint=hint)
+        at, code = text.count("\n", 0, found.start()) + 1, f"{ord(found[0]):04X}"
+        hint = f'versions of YAML read it differently: write "\\u{code}" between double quotes'
+        raise UsageError(f"{name}, line {at}: it contains the character U+{code}", hint=hint)
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
