@@ -46,6 +46,17 @@ def guest(fake, monkeypatch):
     return give
 
 
+async def test_an_answer_for_a_question_that_was_closed_is_dropped(run_app, guest):
+    guest("/bin/sh")
+    async with run_app() as (app, pilot):
+        await pilot.press("percent_sign")
+        await until(pilot, lambda: on(app, ChoiceScreen)() and app.screen.query_one(OptionList).option_count)
+        screen = app.screen
+        await screen.query(OptionList).remove()
+        await screen._ask()
+        assert not screen.query(OptionList)
+
+
 async def test_a_choice_is_asked_of_the_guest_opened_recorded_and_remembered(run_app, guest):
     asked = guest("/bin/sh", "/usr/bin/zsh", "/usr/bin/sh")
     async with run_app() as (app, pilot):

@@ -107,8 +107,8 @@ class TimelineScreen(Screen[LogPlace | None]):
         first = self._told is None
         self._told = told
         self._choose()
-        if first:
-            self.query_one(FleetTable).action_go(-1)
+        for table in self.query(FleetTable) if first else ():  # none: the page was closed meanwhile
+            table.action_go(-1)
 
     # --- drawing
 

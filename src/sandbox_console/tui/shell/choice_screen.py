@@ -82,7 +82,10 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
         except ConsoleError as error:
             put(self, "#found", plain(f"Which shells it has cannot be asked: {error_words(error)}"))
             return
-        options = self.query_one(OptionList)
+        for options in self.query(OptionList):  # none: the question was closed meanwhile
+            self._offer(options, found)
+
+    def _offer(self, options: OptionList, found: Sequence[str]) -> None:
         options.add_options(Option(plain(path), id=path) for path in found)
         options.display = bool(found)
         if not found:
