@@ -30,7 +30,8 @@ class Terminal:
         self.before = termios.tcgetattr(inner)
         self._inner = inner
         env = {**os.environ, "SANDBOX_CONSOLE_HOME": str(cli.home), "TERM": "xterm-256color", **cli.env}
-        env.pop("NO_COLOR", None)
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):  # the last two are a test worker's, and would fix the app's size
+            env.pop(name, None)
         self.process = subprocess.Popen(
             [*program, *words],
             stdin=inner, stdout=inner, stderr=inner, env=env, start_new_session=True,

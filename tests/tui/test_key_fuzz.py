@@ -290,8 +290,6 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Cli]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
-    for name in ("COLUMNS", "LINES"):
-        monkeypatch.delenv(name, raising=False)
     found = [Cli(tmp_path / f"home-{at}") for at in range(len(SEEDS))]
     for cli in found:
         cli.home.mkdir()
