@@ -39,7 +39,8 @@ def ms(work: Callable[[], object]) -> float:
 
 def paint(view: LogView, row: int) -> None:
     view._move(row)
-    view._page_strips = None
+    view._page.forget()
+    view._drawn = None
     for y in range(view.size.height):
         view.render_line(y)
 
