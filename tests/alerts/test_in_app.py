@@ -187,3 +187,13 @@ def test_a_silence_for_the_same_is_made_longer_and_not_twice(tmp_path: Path) -> 
     assert [one.id for one in store.silences(NOW)] == [first.id, first.id + 1]
     assert store.silence("died", "a", NOW + 900, "bob", "", NOW + 600).id not in (first.id, first.id + 1)
     store.close()
+
+
+async def test_why_on_a_page_without_alerts_says_that_there_is_none() -> None:
+    async with AsyncExitStack() as stack:
+        app, pilot = await opened(stack, config())
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: isinstance(app.screen, AlertsScreen))
+        await pilot.press("full_stop")
+        await until(pilot, lambda: "There is no alert." in screen_text(app))
+        assert isinstance(app.screen, AlertsScreen)

@@ -239,7 +239,7 @@ class AlertsScreen(Screen[SandboxRef | None]):
     def action_go(self) -> None:
         """Go to the sandbox of the alert under the cursor."""
         if (ref := subject_ref(self._alert)) is None:
-            self.notify("This alert is not about a sandbox.", severity="warning")
+            self._no_sandbox()
         else:
             self.dismiss(ref)
 
@@ -248,11 +248,18 @@ class AlertsScreen(Screen[SandboxRef | None]):
         ref = subject_ref(self._alert)
         sandbox = self.console_app.fleet.sandboxes.get(ref) if ref else None
         if sandbox is None:
-            self.notify(
-                "Its sandbox is not there." if ref else "This alert is not about a sandbox.", severity="warning"
-            )
+            self._no_sandbox()
         else:
             self.post_message(WhyAsked(sandbox))
+
+    def _no_sandbox(self) -> None:
+        if self._alert is None:
+            text = "There is no alert."
+        elif subject_ref(self._alert) is None:
+            text = "This alert is not about a sandbox."
+        else:
+            text = "Its sandbox no longer exists."
+        self.notify(text, severity="warning")
 
 
 def subject_ref(alert: Alert | None) -> SandboxRef | None:

@@ -46,7 +46,7 @@ FLEET_COLUMNS = (*_LAST, Column("sandboxes", "SANDBOXES", 9, 30, priority=1), *_
 
 def with_hosts(edits: str) -> str:
     """Return what to do if a sandbox was created without egress. ``edits`` is the key of its form."""
-    return f"{f'{edits} edits its spec' if edits else 'Edit its spec'}: with hosts in egress it is recreated."
+    return f"{f'{edits} edits its spec' if edits else 'Edit its spec'}; adding hosts to egress recreates the sandbox."
 
 
 def host_row(known_host: HostSeen, now: float, *, fleet: bool = False) -> Row:
