@@ -39,6 +39,7 @@ from sandbox_console.tui.state.messages import (
     BulkAsked,
     ChangesAsked,
     DraftAsked,
+    EditSeveralAsked,
     EgressAsked,
     FormAsked,
     FormFromAsked,
@@ -176,6 +177,9 @@ class ConsoleApp(PageActions):
 
     def on_form_asked(self, message: FormAsked) -> None:
         self.run_worker(self.open_form(message.sandbox))
+
+    def on_edit_several_asked(self, message: EditSeveralAsked) -> None:
+        self.run_worker(self.open_form_of(message.sandboxes, message.hidden))
 
     def on_form_from_asked(self, _: FormFromAsked) -> None:
         self.run_worker(self.open_form_from())

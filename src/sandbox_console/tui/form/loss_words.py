@@ -33,6 +33,19 @@ def loss_words(losses: Losses, sandbox: Sandbox, *, commits: str, at: float) -> 
     return Content.assemble(*parts)
 
 
+def loss_sentence(losses: Losses, sandbox: Sandbox) -> str:
+    """Return what a recreation loses and how long it is down, in one line."""
+    if losses.files_unknown:
+        lost = f"loses what it wrote outside its workspace (which files is not known: {losses.files_unknown})"
+    elif losses.files:
+        lost = f"loses {len(losses.files)} files, {size(losses.known_bytes)}, outside its workspace"
+    else:
+        lost = "loses no file"
+    down = "down while the old one stops (up to 10 s) and the new one starts" if sandbox.status.live else ""
+    ends = f"ends {_ends(losses, sandbox)}" if sandbox.status.live else ""
+    return "; ".join(filter(None, (lost, ends, down)))
+
+
 def _downtime(sandbox: Sandbox) -> str:
     if not sandbox.status.live:
         return "it does not run, so nothing is interrupted; if it fails, the old one stays."

@@ -29,7 +29,7 @@ class AskActions(DetailActions):
             self.post_message(TemplateAsked(self.selected))
 
     def action_edit(self) -> None:
-        """Edit the selected sandbox."""
+        """Edit the marked sandboxes together, or the selected one."""
         dispatch.ask_edit(self)
 
     def action_pause(self) -> None:
