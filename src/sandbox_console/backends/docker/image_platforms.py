@@ -38,7 +38,7 @@ async def own_platform(engine: Engine) -> str:
 
 
 def listed(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The platforms of which a list says that the engine has all layers. Some manifests are attestations, not images."""
+    """The platforms that the engine has all layers of, by its list. Some manifests are attestations, not images."""
     here = [one for one in row.get("Manifests") or () if one.get("Kind") == "image" and one.get("Available")]
     told = [_of((one.get("ImageData") or {}).get("Platform") or {}, "os", "architecture", "variant") for one in here]
     return tuple(dict.fromkeys(filter(None, told)))
