@@ -138,6 +138,13 @@ class Console:
         """All sandboxes now, and the health of each backend that was queried."""
         return await self.fleet.listing(backend)
 
+    async def names(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
+        """As ``list``, but only ref, name, status, labels and creator are certain, and no more is asked than the lists.
+
+        On bubblewrap it takes a thirtieth of the time, as a health check starts a program.
+        """
+        return await self.fleet.brief(backend)
+
     def list_as_answered(
         self, backend: str = "", patience_s: float = 0.0
     ) -> AsyncGenerator[tuple[tuple[Sequence[Sandbox], Sequence[BackendHealth]], Sequence[tuple[str, str]]], None]:

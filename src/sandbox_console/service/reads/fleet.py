@@ -95,6 +95,11 @@ class Fleet:
         answers = await asyncio.gather(*(self.ask(*key) for key in self._of(backend)))
         return [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
 
+    async def brief(self, backend: str = "") -> tuple[list[Sandbox], list[BackendHealth]]:
+        """As ``listing``, without details, and a host that lists its sandboxes counts as healthy: no more is asked."""
+        answers = await asyncio.gather(*(self.ask(*key, brief=True) for key in self._of(backend)))
+        return [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
+
     async def as_answered(
         self, backend: str = "", patience_s: float = 0.0
     ) -> AsyncGenerator[tuple[tuple[list[Sandbox], list[BackendHealth]], list[Key]], None]:
