@@ -89,33 +89,35 @@ async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
         return None
     sandbox = await _inspected(console, sandbox)
     missing: list[str] = []
-    rows, happenings, words = await asyncio.gather(
-        _rows(console, sandbox, missing), _happenings(console, sandbox, missing), _last_words(console, sandbox, missing)
+    rows, guest_events, words = await asyncio.gather(
+        _rows(console, sandbox, missing),
+        _guest_events(console, sandbox, missing),
+        _last_words(console, sandbox, missing),
     )
-    return await _by_the_kernel(sandbox, verdict(sandbox, rows, happenings, "\n".join(words)))
+    return await _by_the_kernel(sandbox, verdict(sandbox, rows, guest_events, "\n".join(words)))
 
 
 async def cause(console: Console, sandbox: Sandbox) -> Cause:
     """Judge one sandbox by all records. Lists in ``missing`` what cannot be read, and raises nothing."""
     sandbox = await _inspected(console, sandbox)
     missing: list[str] = []
-    rows, happenings, words, denied = await asyncio.gather(
+    rows, guest_events, words, denied = await asyncio.gather(
         _rows(console, sandbox, missing),
-        _happenings(console, sandbox, missing),
+        _guest_events(console, sandbox, missing),
         _last_words(console, sandbox, missing),
         _denied(console, sandbox, missing),
     )
-    found = await _by_the_kernel(sandbox, verdict(sandbox, rows, happenings, "\n".join(words)))
+    found = await _by_the_kernel(sandbox, verdict(sandbox, rows, guest_events, "\n".join(words)))
     if found is not None and not found.sure:
         missing.append("the host's kernel log (dmesg) would show an out-of-memory kill")
-        told = any(event.what == "die" and "signal" in event.attributes for event in happenings)
+        told = any(event.what == "die" and "signal" in event.attributes for event in guest_events)
         if found.headline.startswith("killed by SIGKILL") and not told:
             missing.append("a main process that exits with 137 by itself looks the same to this backend")
     beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
     return Cause(
         sandbox, found, tuple(words), tuple(denied), tuple(row for row in rows if row.attempt.action in _CHANGES),
         beside.name if beside else "", _differs(sandbox, beside) if beside else (), tuple(missing),
-        _worked_at(sandbox, rows, happenings),
+        _worked_at(sandbox, rows, guest_events),
     )  # fmt: skip
 
 
@@ -126,10 +128,10 @@ async def _inspected(console: Console, sandbox: Sandbox) -> Sandbox:
     return sandbox
 
 
-def _worked_at(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[GuestEvent]) -> float | None:
+def _worked_at(sandbox: Sandbox, entries: Sequence[AuditEntry], guest_events: Sequence[GuestEvent]) -> float | None:
     """When it last ran well: a run before the last one ended with exit 0, or an update found it running or so ended."""
     last = sandbox.started_at or sandbox.finished_at or float("inf")
-    ends = [one.at for one in happenings if one.what == "die" and one.attributes.get("exitCode") == "0"]
+    ends = [one.at for one in guest_events if one.what == "die" and one.attributes.get("exitCode") == "0"]
     updates = [one.attempt.at_ns / 1e9 for one in entries if one.end and one.end.body.get("state") in _WELL]
     return max((at for at in (*ends, *updates) if at < last), default=None)
 
@@ -176,9 +178,9 @@ async def _rows(console: Console, sandbox: Sandbox, missing: list[str]) -> Seque
     return sorted(found.values(), key=lambda entry: -entry.attempt.seq)
 
 
-async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[GuestEvent]:
+async def _guest_events(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[GuestEvent]:
     try:
-        return [event async for event in console.inside.happenings(sandbox.ref)]
+        return [event async for event in console.inside.guest_events(sandbox.ref)]
     except ConsoleError as error:
         missing.append(f"events: {error.message}")
         return ()
