@@ -26,7 +26,7 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
-from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress_advice import advice
 from sandbox_console.model.event import Changed
 from sandbox_console.model.log import LogItem, LogQuery
@@ -202,6 +202,10 @@ class Console:
     async def capabilities(self, backend: str, host: str) -> Capabilities:
         """What a backend can do here."""
         return (await self.fleet.use(backend, host)).capabilities()
+
+    def may_have(self, health: BackendHealth, capability: Capability) -> bool:
+        """Whether a host that does not answer may have a capability. See ``Fleet.may_have``."""
+        return self.fleet.may_have(health, capability)
 
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
         """The results of a backend's checks of its machine; empty if it has nothing to check."""
