@@ -26,7 +26,7 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
-from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress_advice import advice
 from sandbox_console.model.event import Changed
 from sandbox_console.model.log import LogItem, LogQuery
@@ -166,12 +166,22 @@ class Console:
         return found.sandbox
 
     async def find_all(
-        self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
+        self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False, creating: bool = False
     ) -> Sequence[LookupResult | ConsoleError]:
         """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
         if changing:  # a replacement that was left half done may have the name
             await self.recreations.look()
-        return await self.fleet.find(names, changing=changing, only_answering=only_answering)
+        return await self.fleet.find(names, changing=changing, only_answering=only_answering, creating=creating)
+
+    async def made_by(
+        self, file: str, backend: str = "", *, only_answering: bool = False
+    ) -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
+        """What ``up`` made of a file, and the hosts that do not answer and may have some of it. See ``Fleet``."""
+        return await self.fleet.made_by(file, backend, only_answering=only_answering)
+
+    def known_of(self, file: str, backend: str = "") -> Sequence[str]:
+        """The names of what ``up`` made of a file, as each host last listed them. No host is asked."""
+        return self.fleet.known_of(file, backend)
 
     async def refuse_held(self, name: str) -> None:
         """Raise Conflict if a host that does not answer had this name, as there would be two when it is back."""
@@ -199,6 +209,10 @@ class Console:
     async def capabilities(self, backend: str, host: str) -> Capabilities:
         """What a backend can do here."""
         return (await self.fleet.use(backend, host)).capabilities()
+
+    def may_have(self, health: BackendHealth, capability: Capability) -> bool:
+        """Whether a host that does not answer may have a capability. See ``Fleet.may_have``."""
+        return self.fleet.may_have(health, capability)
 
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
         """The results of a backend's checks of its machine; empty if it has nothing to check."""
