@@ -8,12 +8,11 @@ from sandbox_console.cli.context import Context
 from sandbox_console.cli.lookup import warn_of_the_silent
 from sandbox_console.errors import BackendUnreachable, Unsupported, UsageError
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import HostKey
 from sandbox_console.service import Console
 
-Place = tuple[str, str]
 
-
-async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> list[Place]:
+async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> list[HostKey]:
     """The backends in ``--backend`` that answer and have the capability; ``warn`` reports the others.
 
     Raises UsageError for an unknown one, BackendUnreachable if all that have it are silent, and Unsupported with each
@@ -27,7 +26,7 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
     ]
     if not healths:
         raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
-    found, reasons = list[Place](), list[str]()
+    found, reasons = list[HostKey](), list[str]()
     for health in healths:
         capabilities = await console.capabilities(health.backend, health.host)
         if not health.ok:
@@ -45,16 +44,16 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
     raise Unsupported(f"{capability}: " + "; ".join(reasons), hint="sandbox-console doctor")
 
 
-async def only(context: Context, console: Console, capability: Capability) -> Place:
+async def only(context: Context, console: Console, capability: Capability) -> HostKey:
     """The one backend to use: the configured default if it has the capability, else the only one. Raises UsageError."""
     found = await able(context, console, capability)
-    default = [place for place in found if place[0] == console.config.backend]
+    default = [host_key for host_key in found if host_key[0] == console.config.backend]
     return one_place(default or found, str(capability))
 
 
-def one_place(found: Sequence[Place], what: str) -> Place:
+def one_place(found: Sequence[HostKey], what: str) -> HostKey:
     """The only place. Raises UsageError that names all of them if there are several."""
     if len(found) > 1:
-        names = ", ".join("/".join(place) for place in found)
+        names = ", ".join("/".join(host_key) for host_key in found)
         raise UsageError(f"{what}: more than one backend has it: {names}", hint=f"--backend {'/'.join(found[0])}")
     return found[0]

@@ -127,8 +127,8 @@ def _by_itself(
 def _oom_seen(sandbox: Sandbox, guest_events: Sequence[GuestEvent]) -> tuple[str, ...]:
     for event in reversed(guest_events):
         if event.what == "oom" and _this_run(sandbox, event.at):
-            told = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
-            return (f"event oom {_time(event.at)}{told}",)
+            limits = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
+            return (f"event oom {_time(event.at)}{limits}",)
     return ()
 
 

@@ -84,7 +84,7 @@ class Admission:
             return None
         name = target.name if target else hold.name or str(ref)
         hint = f"sandbox-console quarantine --undo {name} ends the quarantine"
-        return Deny(f"{name} is {hold.told}", "quarantine", hint=hint)
+        return Deny(f"{name} is {hold.label}", "quarantine", hint=hint)
 
     async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
         """What is wrong with a spec, by field; empty when nothing is."""

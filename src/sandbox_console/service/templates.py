@@ -162,15 +162,15 @@ class Templates:
             refuse_strangers("the template", path)
             text = _text(path)
         except (UsageError, OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or ("it is not UTF-8" if isinstance(error, ValueError) else error)
-            return Template(name, broken.source, problem=f"{path}: {why}")
+            reason = getattr(error, "strerror", None) or ("it is not UTF-8" if isinstance(error, ValueError) else error)
+            return Template(name, broken.source, problem=f"{path}: {reason}")
         try:
             fields = parse_toml(text)
         except RecursionError:
             return Template(name, broken.source, problem=f"{path}: it is nested too deep")
         except ValueError as error:  # it says "(at line 3, column 5)"
             return Template(name, broken.source, problem=f"{path}: {error}")
-        wrong = [f"{_place(path, text, key)}: {key}: {why}" for key, why in _problems(fields).items()]
+        wrong = [f"{_place(path, text, key)}: {key}: {reason}" for key, reason in _problems(fields).items()]
         if name in self._config().templates:
             wrong.append(f"{path}: [templates.{name}] of the configuration has the same name")
         return Template(name, broken.source, fields, "; ".join(wrong))
@@ -202,8 +202,8 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _need_name(name: str) -> None:
-    if why := check.name_problem(name):
-        raise UsageError(f"{name!r} is not a template's name: {why}", hint="such as python-3.12")
+    if reason := check.name_problem(name):
+        raise UsageError(f"{name!r} is not a template's name: {reason}", hint="such as python-3.12")
 
 
 def _problems(fields: Mapping[str, Any]) -> dict[str, str]:

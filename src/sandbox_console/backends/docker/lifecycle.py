@@ -120,8 +120,8 @@ async def _program_there(engine: Engine, id: str, name: str, data: dict[str, Any
         if await engine.exists(container_path(id, "archive"), {"path": place}):
             return
     if places:
-        why = f"its image has no program {words[0]!r}"
-        raise BackendError(f"{name} cannot start: {why}", hint=_start_hint("no such file"))
+        reason = f"its image has no program {words[0]!r}"
+        raise BackendError(f"{name} cannot start: {reason}", hint=_start_hint("no such file"))
 
 
 def _search_path(config: dict[str, Any]) -> list[str]:

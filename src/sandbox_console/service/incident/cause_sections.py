@@ -56,6 +56,6 @@ def _denial(sandbox: Sandbox, record: EgressRecord) -> str:
 
 def _change(entry: AuditEntry, now: float, duration: Callable[[float], str]) -> str:
     row = entry.attempt
-    told = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
+    line = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
     changed = ", ".join(fields_changed(row.body))
-    return f"{told}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")
+    return f"{line}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")

@@ -123,8 +123,8 @@ class LostShells:
             body["shell_name"] = record.kept
         if record.recording:
             body["recording"] = await self._recordings.end_lost(record.recording, problem)
-        told: Mapping[str, Any] = masked(body, self._vault.redactor.text)
-        await journal.note(permit, ref.backend, record.ref, told)
+        details: Mapping[str, Any] = masked(body, self._vault.redactor.text)
+        await journal.note(permit, ref.backend, record.ref, details)
         await run_to_completion(asyncio.to_thread(shell_record.remove))
 
     async def _ended(self, permit: Permit, record: ShellRecord, ref: SandboxRef) -> dict[str, str]:
