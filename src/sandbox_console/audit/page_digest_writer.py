@@ -51,7 +51,7 @@ class PageDigests:
         return digests.differing(content)
 
     def update(self) -> None:
-        """Move the write-ahead log into the file, as far as no reader prevents it, and write the digests anew.
+        """Move the write-ahead log into the file, as far as no reader prevents it, and write new digests.
 
         Only the pages that the write-ahead log has are read again, if nobody else has written to the file since the
         digests were written. No reset of the write-ahead log can then have lost a page.

@@ -87,7 +87,7 @@ class HasClock(Protocol):
     """Needs no capability: a backend whose host may have another clock than this machine."""
 
     async def clock(self) -> float | None:
-        """The host's time in seconds since the epoch; None if it does not tell. Raises BackendUnreachable."""
+        """The host's time in seconds since the epoch; None if it does not report one. Raises BackendUnreachable."""
         ...
 
 

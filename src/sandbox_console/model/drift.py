@@ -54,7 +54,7 @@ class FieldDrift(Struct, frozen=True):
 
 
 def drifted(sandbox: Sandbox) -> tuple[str, ...]:
-    """The fields of a sandbox that are not as asked, as far as its backend can tell."""
+    """The fields of a sandbox that are not as asked, as far as its backend reports them."""
     spec = sandbox.spec
     if spec is None or not sandbox.found:
         return ()

@@ -279,9 +279,9 @@ def ended_by(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> AuditEntry | No
 def _evidence(sandbox: Sandbox) -> list[str]:
     end = sandbox.exit
     if end is None:
-        return ["no exit is told"]
+        return ["no exit was reported"]
     found = [f"exit {'unknown' if end.code is None else end.code}"]
-    found.append(f"signal {_name(end.signal)}" if end.signal else "no signal told")
+    found.append(f"signal {_name(end.signal)}" if end.signal else "no signal was reported")
     found.append({True: "out of memory: yes", False: "out of memory: no", None: "out of memory: unknown"}[end.oom])
     if end.reason and not any(end.reason.casefold() in text.casefold() for text in found):
         found.append(end.reason)

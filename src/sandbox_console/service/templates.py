@@ -76,7 +76,7 @@ class Templates:
             hint = f"did you mean {near}?" if near else "sandbox-console templates ls"
             raise NotFound(f"there is no template {name!r}", hint=hint)
         if known[0].problem:
-            raise ConfigError(known[0].problem, hint=f"mend it, or remove it: sandbox-console templates rm {name}")
+            raise ConfigError(known[0].problem, hint=f"correct it, or remove it: sandbox-console templates rm {name}")
         return known[0]
 
     async def save(self, name: str, fields: Mapping[str, Any], *, replace: bool = False) -> Sequence[str]:

@@ -264,7 +264,7 @@ class Gateways:
             return ()
         reason = ""
         if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
-            reason = "the engine's machine does not tell its addresses; recreate a sandbox made before this was known"
+            reason = "the addresses of the engine's machine are unknown; recreate the sandbox if they are known now"
         elif await asyncio.to_thread(self._says, token, APART):
             reason = "the engine has a network of its own (rootless, in a container): only its machine's are refused"
         held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()

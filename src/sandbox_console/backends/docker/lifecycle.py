@@ -190,7 +190,7 @@ def _start_hint(message: str) -> str:
         return "install tini (or docker-init) on the engine's host"
     if "executable file not found" in message or "no such file" in message:
         return "look at the command: the program is not in the image"
-    return "sandbox-console show tells what it was made with"
+    return "sandbox-console show has the settings that it was created with"
 
 
 def _create_failed(engine: Engine, spec: SandboxSpec, error: Refused) -> ConsoleError:

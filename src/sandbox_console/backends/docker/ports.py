@@ -78,7 +78,11 @@ def failure(requested: Sequence[PublishedPort], name: str, message: str) -> Back
     reason = _ENDPOINT.sub("", text)
     if not requested or (reason == text and "host port" not in text and "userland proxy" not in text):
         return None
-    hint = _ELSEWHERE if "assign requested address" in reason else "sandbox-console show tells what it was made with"
+    hint = (
+        _ELSEWHERE
+        if "assign requested address" in reason
+        else "sandbox-console show has the settings that it was created with"
+    )
     return BackendError(f"the ports of {name} cannot be published: {reason}", hint=hint)
 
 

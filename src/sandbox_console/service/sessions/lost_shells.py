@@ -142,6 +142,6 @@ class LostShells:
             return {}  # removed meanwhile, with everything in it
         except ConsoleError as error:
             return {"error": error.message}
-        except Exception as error:  # noqa: BLE001 - a bug of a backend's is told in the note, like any other failure
+        except Exception as error:  # noqa: BLE001 - a bug of a backend is reported in the note, like any other failure
             return {"error": f"{type(error).__name__}: {error}"}
         return {}

@@ -49,7 +49,7 @@ class Draft(NamedTuple):
 
 
 class DraftFile:
-    """The draft of one open form. A lock that ends with the process tells other consoles that it is in use.
+    """The draft of one open form. A lock that ends with the process shows other consoles that it is in use.
 
     ``about`` names the form: the user, and the sandbox that it changes or nothing.
     """

@@ -143,7 +143,7 @@ class ShellFlow:
             found = await self._running(shell.sandbox)
             if found is not None and not found:
                 return None
-            words = "What runs in it cannot be told." if found is None else f"This runs in shells of {name}:"
+            words = "It is not known what runs in it." if found is None else f"This runs in shells of {name}:"
             listed = Content("\n".join(found)) if found else None
         body = Content(f"{words} Closing the shell ends what it started.")
         return ConfirmScreen(f"Close the shell in {name}?", body, "Close", listed=listed)
