@@ -37,7 +37,7 @@ def fake() -> FakeBackend:
             GuestProcess(1, 0, "root", 12.34, 150 << 20, "S", "python -m http.server"),
             GuestProcess(7, 1, "", None, None, "", hostile),
         ]},
-        happenings={WEB: [
+        guest_events={WEB: [
             GuestEvent(NOW - 7300, "create", attributes={"image": "python:3.12"}),
             GuestEvent(NOW - 60, "exec_start", hostile),
             GuestEvent(NOW - 30.5, "die", "out of memory", {"exitCode": "137", "signal": "9"}),

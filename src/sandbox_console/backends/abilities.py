@@ -203,7 +203,7 @@ class Raw(Protocol):
 class GuestEvents(Protocol):
     """Capability.EVENTS."""
 
-    def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
+    def guest_events(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
         """What happened to it, oldest first; with ``follow``, for as long as the caller iterates."""
         ...
 

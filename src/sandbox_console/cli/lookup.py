@@ -23,11 +23,14 @@ async def find(context: Context, console: Console, name: str, *, changing: bool)
 
 
 async def find_all(
-    context: Context, console: Console, names: Sequence[str], *, changing: bool
+    context: Context, console: Console, names: Sequence[str], *, changing: bool, creating: bool = False
 ) -> list[Sandbox | ConsoleError]:
-    """What each NAME means, or why that is not known, so that one bad name does not stop the others."""
+    """What each NAME means, or why that is not known, so that one bad name does not stop the others.
+
+    ``creating`` says that a name that is not found will be made.
+    """
     everywhere = context.args.only_answering
-    found = await console.find_all(names, changing=changing, only_answering=everywhere)
+    found = await console.find_all(names, changing=changing, only_answering=everywhere, creating=creating)
     for name, one in zip(names, found, strict=True):
         if isinstance(one, LookupResult):
             _warn_of_doubts(context, name, one)

@@ -169,17 +169,29 @@ class Console:
         return found.sandbox
 
     async def find_all(
-        self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
+        self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False, creating: bool = False
     ) -> Sequence[LookupResult | ConsoleError]:
         """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
         if changing:  # a replacement that was left half done may have the name
             await self.recreations.look()
         await self.masking.ready()
-        found = await self.fleet.find(names, changing=changing, only_answering=only_answering)
+        found = await self.fleet.find(names, changing=changing, only_answering=only_answering, creating=creating)
         return [
             one if isinstance(one, ConsoleError) else structs.replace(one, sandbox=self.masking.sandbox(one.sandbox))
             for one in found
         ]
+
+    async def made_by(
+        self, file: str, backend: str = "", *, only_answering: bool = False
+    ) -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
+        """What ``up`` made of a file, and the hosts that do not answer and may have some of it. See ``Fleet``."""
+        await self.masking.ready()
+        sandboxes, silent = await self.fleet.made_by(file, backend, only_answering=only_answering)
+        return self.masking.sandboxes(sandboxes), silent
+
+    def known_of(self, file: str, backend: str = "") -> Sequence[str]:
+        """The names of what ``up`` made of a file, as each host last listed them. No host is asked."""
+        return self.fleet.known_of(file, backend)
 
     async def refuse_held(self, name: str) -> None:
         """Raise Conflict if a host that does not answer had this name, as there would be two when it is back."""

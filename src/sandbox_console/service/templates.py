@@ -29,9 +29,6 @@ from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.local_change import local_change
 from sandbox_console.service.reads.secrets import Secrets
 
-MADE_BY = "up.file"
-"""The label of sandboxes that ``up`` made. It belongs to its file, so no template has it."""
-
 _TOLD = "it contains the value of a secret"
 _LONGEST = 1 << 20
 _SUFFIX = ".toml"

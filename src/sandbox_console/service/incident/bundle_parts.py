@@ -136,7 +136,7 @@ class Collector:
             self._absent("logs", "it has written nothing, or nothing is kept")
 
     async def _events(self) -> None:
-        events = self._console.inside.happenings(self._sandbox.ref)
+        events = self._console.inside.guest_events(self._sandbox.ref)
         await self._listed("events", events, lambda event: event.at < self._order.until)
 
     async def _rules(self) -> None:

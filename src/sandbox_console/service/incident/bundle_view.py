@@ -108,7 +108,7 @@ class BundleView:
         found: Mapping[str, Any] = await asyncio.to_thread(self._json, ref, "inspect.json")
         return found
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
+    async def guest_events(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
         for event in await self._all(ref, "events", GuestEvent):
             if since is None or event.at >= since:
                 yield event

@@ -82,25 +82,27 @@ async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
     if verdict(sandbox, ()) is None:
         return None
     missing: list[str] = []
-    rows, happenings, words = await asyncio.gather(
-        _rows(console, sandbox, missing), _happenings(console, sandbox, missing), _last_words(console, sandbox, missing)
+    rows, guest_events, words = await asyncio.gather(
+        _rows(console, sandbox, missing),
+        _guest_events(console, sandbox, missing),
+        _last_words(console, sandbox, missing),
     )
-    return await _by_the_kernel(sandbox, verdict(sandbox, rows, happenings, "\n".join(words)))
+    return await _by_the_kernel(sandbox, verdict(sandbox, rows, guest_events, "\n".join(words)))
 
 
 async def cause(console: Console, sandbox: Sandbox) -> Cause:
     """Judge one sandbox by all records. Lists in ``missing`` what cannot be read, and raises nothing."""
     missing: list[str] = []
-    rows, happenings, words, denied = await asyncio.gather(
+    rows, guest_events, words, denied = await asyncio.gather(
         _rows(console, sandbox, missing),
-        _happenings(console, sandbox, missing),
+        _guest_events(console, sandbox, missing),
         _last_words(console, sandbox, missing),
         _denied(console, sandbox, missing),
     )
-    found = await _by_the_kernel(sandbox, verdict(sandbox, rows, happenings, "\n".join(words)))
+    found = await _by_the_kernel(sandbox, verdict(sandbox, rows, guest_events, "\n".join(words)))
     if found is not None and not found.sure:
         missing.append("the host's kernel log (dmesg) would show an out-of-memory kill")
-        told = any(event.what == "die" and "signal" in event.attributes for event in happenings)
+        told = any(event.what == "die" and "signal" in event.attributes for event in guest_events)
         if found.headline.startswith("killed by SIGKILL") and not told:
             missing.append("a main process that exits with 137 by itself looks the same to this backend")
     beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
@@ -136,9 +138,9 @@ async def _rows(console: Console, sandbox: Sandbox, missing: list[str]) -> Seque
         return ()
 
 
-async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[GuestEvent]:
+async def _guest_events(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[GuestEvent]:
     try:
-        return [event async for event in console.inside.happenings(sandbox.ref)]
+        return [event async for event in console.inside.guest_events(sandbox.ref)]
     except ConsoleError as error:
         missing.append(f"events: {error.message}")
         return ()

@@ -139,7 +139,7 @@ async def _newest(
 
 async def _events(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
     since = None if span.since is None else span.since - _ROUNDED_S
-    async for event in console.inside.happenings(sandbox.ref, since=since):
+    async for event in console.inside.guest_events(sandbox.ref, since=since):
         yield Moment(event.at, sandbox.ref, sandbox.name, Source.BACKEND, event.what, _happened(event))
 
 

@@ -21,7 +21,8 @@ from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
-from sandbox_console.service.reads.lookup import Answer, Lookup, LookupResult, place
+from sandbox_console.service.reads.lookup import Lookup, LookupResult, place
+from sandbox_console.service.reads.waiting import Answer, made_by
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless it is configured."""
@@ -157,7 +158,7 @@ class Fleet:
         raise BackendUnreachable(f"{first.backend} does not answer: {first.reason}", hint=first.hint)
 
     async def find(
-        self, words: Sequence[str], *, changing: bool, only_answering: bool
+        self, words: Sequence[str], *, changing: bool, only_answering: bool, creating: bool = False
     ) -> list[LookupResult | ConsoleError]:
         """What each NAME means, or why that is unknown.
 
@@ -165,9 +166,22 @@ class Fleet:
 
         The errors are NotFound (which names the backends that did not answer), Ambiguous, and BackendUnreachable: if no
         host that answers has the name and a silent one may, or for a ``changing`` verb if both may. ``only_answering``
-        treats silent hosts as empty.
+        treats silent hosts as empty. ``creating`` does not wait to learn that a name is nowhere.
         """
-        return await Lookup(self, words).run(changing=changing, only_answering=only_answering)
+        return await Lookup(self, words).run(changing=changing, only_answering=only_answering, creating=creating)
+
+    async def made_by(
+        self, file: str, backend: str = "", *, only_answering: bool = False
+    ) -> tuple[list[Sandbox], list[BackendHealth]]:
+        """The sandboxes that ``up`` made of a file, and the hosts that do not answer and may have some of them.
+
+        They are as the provider lists them, without details. Raises UsageError for an unknown backend.
+        """
+        return await made_by(self, self._of(backend), file, only_answering=only_answering)
+
+    def known_of(self, file: str, backend: str = "") -> list[str]:
+        """The names of what ``up`` made of a file, as each host last listed them. No host is asked."""
+        return sorted({name for key in self._of(backend) for name in self.names.of(key).made_by(file)})
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         """One sandbox as it is now. Raises NotFound, BackendUnreachable after the host's timeout."""

@@ -90,7 +90,7 @@ class Looks(Checks):
         seen: list[str] = []
 
         async def follow() -> None:
-            async for one in backend.happenings(ref, since=None, follow=True):
+            async for one in backend.guest_events(ref, since=None, follow=True):
                 seen.append(one.what)  # noqa: PERF401 - each as it comes
 
         following = asyncio.create_task(follow())
@@ -139,4 +139,4 @@ class Looks(Checks):
 
 async def _told(backend: abilities.GuestEvents, ref: SandboxRef, since: float | None = None) -> list[GuestEvent]:
     async with asyncio.timeout(WAIT_S):
-        return [one async for one in backend.happenings(ref, since=since, follow=False)]
+        return [one async for one in backend.guest_events(ref, since=since, follow=False)]

@@ -28,7 +28,7 @@ from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.messages import WhyAsked
+from sandbox_console.tui.state.messages import CauseRequested
 from sandbox_console.tui.text.formatting import error_words, span
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
@@ -250,7 +250,7 @@ class AlertsScreen(Screen[SandboxRef | None]):
         if sandbox is None:
             self._no_sandbox()
         else:
-            self.post_message(WhyAsked(sandbox))
+            self.post_message(CauseRequested(sandbox))
 
     def _no_sandbox(self) -> None:
         if self._alert is None:

@@ -17,7 +17,7 @@ from sandbox_console.tui.images.image_flow import place_words
 from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.images.resource_screen import ResourceScreen
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.messages import NameAsked
+from sandbox_console.tui.state.messages import VerbInputRequested
 from sandbox_console.tui.state.verbs import NAMINGS, unfit
 from sandbox_console.tui.text.formatting import DASH, shown_name, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable
@@ -90,7 +90,7 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
         elif reason := unfit(NAMINGS["snapshot"], box, self.console_app.fleet.busy.get(box.ref)):
             self.notify(f"{shown_name(box)}: {reason}.", title="snapshot", severity="warning")
         else:
-            self.post_message(NameAsked(NAMINGS["snapshot"], box))
+            self.post_message(VerbInputRequested(NAMINGS["snapshot"], box))
 
     def action_restore(self) -> None:
         """Create a sandbox from the snapshot under the cursor."""

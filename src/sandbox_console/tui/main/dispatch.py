@@ -15,13 +15,13 @@ from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.keys.keymap import Keymap
 from sandbox_console.tui.main.main_base import MainBase
 from sandbox_console.tui.state.messages import (
-    ActionAsked,
-    AttachAsked,
-    BulkAsked,
-    ChangesAsked,
-    FormAsked,
-    ForwardAsked,
-    NameAsked,
+    ActionRequested,
+    AttachRequested,
+    BulkRequested,
+    ChangesRequested,
+    FormRequested,
+    ForwardRequested,
+    VerbInputRequested,
 )
 from sandbox_console.tui.state.verbs import (
     NAMINGS,
@@ -41,7 +41,7 @@ def ask(screen: MainBase, verb: Verb) -> None:
     """Request a verb on the marked sandboxes, or on the selected one."""
     if marked := screen.marked:
         shown = {row.key for row in screen.table.rows}
-        screen.post_message(BulkAsked(verb, marked, {one.ref for one in marked if one.ref not in shown}))
+        screen.post_message(BulkRequested(verb, marked, {one.ref for one in marked if one.ref not in shown}))
         return
     sandbox = screen.selected
     if sandbox is None:
@@ -49,25 +49,25 @@ def ask(screen: MainBase, verb: Verb) -> None:
     elif reason := unfit(verb, sandbox, screen.state.busy.get(sandbox.ref)):
         screen.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
     else:
-        screen.post_message(ActionAsked(verb.make(sandbox), sandbox))
+        screen.post_message(ActionRequested(verb.make(sandbox), sandbox))
 
 
 def ask_name(screen: MainBase, naming: Naming) -> None:
     """Request a verb that takes a word, on the selected sandbox."""
     if (sandbox := _fit(screen, naming)) is not None:
-        screen.post_message(NameAsked(naming, sandbox))
+        screen.post_message(VerbInputRequested(naming, sandbox))
 
 
 def ask_attach(screen: MainBase) -> None:
     """Request to attach to the selected sandbox's main process."""
     if (sandbox := _running(screen, "attach")) is not None:
-        screen.post_message(AttachAsked(sandbox))
+        screen.post_message(AttachRequested(sandbox))
 
 
 def ask_forward(screen: MainBase) -> None:
     """Request to forward a port of the selected sandbox, or to end a forward."""
     if (sandbox := _running(screen, "forward")) is not None:
-        screen.post_message(ForwardAsked(sandbox))
+        screen.post_message(ForwardRequested(sandbox))
 
 
 def _running(screen: MainBase, what: str) -> Sandbox | None:
@@ -87,7 +87,7 @@ def ask_changes(screen: MainBase) -> None:
     if screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
     else:
-        screen.post_message(ChangesAsked(screen.selected))
+        screen.post_message(ChangesRequested(screen.selected))
 
 
 def ask_edit(screen: MainBase) -> None:
@@ -95,7 +95,7 @@ def ask_edit(screen: MainBase) -> None:
     if screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
     else:
-        screen.post_message(FormAsked(screen.selected))
+        screen.post_message(FormRequested(screen.selected))
 
 
 def _fit(screen: MainBase, naming: Naming) -> Sandbox | None:

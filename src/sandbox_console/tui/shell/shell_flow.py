@@ -21,7 +21,7 @@ from sandbox_console.service.sessions.attach import attach
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.shell.open_shells import OpenShells
-from sandbox_console.tui.shell.shell import Shell, ShellAsked
+from sandbox_console.tui.shell.shell import Shell, ShellRequested
 from sandbox_console.tui.shell.shell_choice import ShellChoice, ShellChoices
 from sandbox_console.tui.shell.shell_tab import ShellPane
 from sandbox_console.tui.text.formatting import error_words, place, shown_name
@@ -42,7 +42,7 @@ class ShellFlow:
         self._choices = ShellChoices(find_paths().state, console.secrets.masked)
         self._running_sandboxes = running
 
-    async def shell(self, asked: ShellAsked, shells: OpenShells) -> None:
+    async def shell(self, asked: ShellRequested, shells: OpenShells) -> None:
         """Open a shell through the gate, and connect it to its place."""
         shell, sandbox = asked.shell, asked.shell.sandbox
         choice = shell.choice or self._choices.of(sandbox.ref)

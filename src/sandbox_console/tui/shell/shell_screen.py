@@ -16,7 +16,7 @@ from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.shell.broadcast import BroadcastActions
 from sandbox_console.tui.shell.open_shells import OpenShells
-from sandbox_console.tui.shell.shell import Shell, ShellAsked
+from sandbox_console.tui.shell.shell import Shell, ShellRequested
 from sandbox_console.tui.shell.shell_box import ShellArea
 from sandbox_console.tui.shell.shell_choice import ShellChoice
 from sandbox_console.tui.shell.shell_page import DRAW_S
@@ -70,7 +70,7 @@ class ShellScreen(TabActions, BroadcastActions):
         box.notice.hold()
         self._focus_active()
         area = box.content_size or self.query_one(ShellArea).size  # without a size while another tab is shown
-        self.post_message(ShellAsked(shell, max(area.width, 20), max(area.height, 5)))
+        self.post_message(ShellRequested(shell, max(area.width, 20), max(area.height, 5)))
 
     def _add(self, sandbox: Sandbox, beside: Shell | None = None, *, across: bool = True) -> None:
         self._open(self.shells.add(sandbox, beside, across=across))

@@ -19,7 +19,7 @@ from sandbox_console.tui.base.static_text import set_text
 from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.shell.held_keys import QUIET_S, ShellNotice
 from sandbox_console.tui.shell.open_shells import OpenShells
-from sandbox_console.tui.shell.shell import Shell, ShellAsked
+from sandbox_console.tui.shell.shell import Shell, ShellRequested
 from sandbox_console.tui.shell.terminal_questions import TerminalQuestions
 from sandbox_console.tui.state.fleet_state import News
 from sandbox_console.tui.text.formatting import shown_name
@@ -109,7 +109,7 @@ class ShellPane(TerminalQuestions, Vertical):
         notice.hold()
         notice.focus()
         area = self.query_one(ContentSwitcher).size
-        self.post_message(ShellAsked(shell, max(area.width, 20), max(area.height, 5)))
+        self.post_message(ShellRequested(shell, max(area.width, 20), max(area.height, 5)))
 
     def lend(self) -> None:
         """Leave the shells to the shells page, which shows them in widgets of its own."""

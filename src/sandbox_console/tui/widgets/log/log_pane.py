@@ -40,11 +40,11 @@ class LogPane(Vertical):
         yield self.view
         yield Input(select_on_focus=True)
 
-    def on_log_view_search_asked(self, event: LogView.SearchAsked) -> None:
+    def on_log_view_search_requested(self, event: LogView.SearchRequested) -> None:
         event.stop()
         self._ask("search")
 
-    def on_log_view_filter_asked(self, event: LogView.FilterAsked) -> None:
+    def on_log_view_filter_requested(self, event: LogView.FilterRequested) -> None:
         event.stop()
         self._ask("filter")
 

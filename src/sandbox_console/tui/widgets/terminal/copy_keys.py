@@ -33,7 +33,7 @@ class CopyKeys(Widget):
 
     emulator: Emulator
 
-    class SearchAsked(Message):
+    class SearchRequested(Message):
         """The user wants to type what to look for. The answer goes to `search`."""
 
         def __init__(self, view: CopyKeys) -> None:
@@ -44,7 +44,7 @@ class CopyKeys(Widget):
         def control(self) -> CopyKeys:
             return self.view
 
-    class LinksAsked(Message):
+    class LinksRequested(Message):
         """The user wants to see these addresses, which are hostile."""
 
         def __init__(self, view: CopyKeys, links: list[str]) -> None:
@@ -161,7 +161,7 @@ class CopyKeys(Widget):
     def action_copy_search(self) -> None:
         """Ask what to look for."""
         if self.copying is not None:
-            self.post_message(self.SearchAsked(self))
+            self.post_message(self.SearchRequested(self))
 
     def action_copy_match(self, direction: int) -> None:
         """Go to the next match, towards older lines (-1) or newer ones (1)."""
@@ -172,7 +172,7 @@ class CopyKeys(Widget):
     def action_copy_links(self) -> None:
         """Show the addresses that are on the screen."""
         if self.copying is not None:
-            self.post_message(self.LinksAsked(self, self.copying.links()))
+            self.post_message(self.LinksRequested(self, self.copying.links()))
 
     def action_copy_leave(self) -> None:
         """End the selection, or go back to the guest's screen."""
@@ -219,7 +219,7 @@ class CopyKeys(Widget):
             link = mode.link_at(event.x, row)
             self.end_copy()
             if link:
-                self.post_message(self.LinksAsked(self, [link]))
+                self.post_message(self.LinksRequested(self, [link]))
         elif event.chain in (2, 3):
             mode = self.begin_copy()
             mode.move_to(event.x, row)
