@@ -105,10 +105,10 @@ class EndsLostShells(Protocol):
 
 @runtime_checkable
 class ListsQuickly(Protocol):
-    """Needs no capability: a backend with a list that is faster than ``list``, for callers that need only names."""
+    """Needs no capability: a list that is faster than ``list``, for callers that need only names and owners."""
 
     async def brief(self) -> Sequence[Sandbox]:
-        """All its sandboxes with ref, name, status and creator; the rest may be missing. Raises like ``list``."""
+        """All its sandboxes with ref, name, status, labels and creator; the rest may be missing. Raises as ``list``."""
         ...
 
 

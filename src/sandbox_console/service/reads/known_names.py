@@ -129,6 +129,11 @@ class KnownNames:
         """Note that a host did not answer."""
         self._change(key, lambda known: known if known.silent else msgspec.structs.replace(known, silent=True))
 
+    def answers(self, key: Key) -> None:
+        """Note that a host answered again, though not with its list."""
+        if self.of(key).silent:
+            self._change(key, lambda known: msgspec.structs.replace(known, silent=False))
+
     def tell_once(self, key: Key) -> bool:
         """Whether it has yet to be reported that a host does not exist. From now on it counts as reported."""
         first = not self.of(key).told
