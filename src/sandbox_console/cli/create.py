@@ -17,6 +17,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_schema import spec_schema
 from sandbox_console.service import ActionResult, Allow, Ask, Console, Deny, Operation
+from sandbox_console.service.reads.masking import left_masked
 
 
 async def create(context: Context) -> int:
@@ -87,11 +88,12 @@ async def _progress(context: Context, operation: Operation) -> None:
 
 
 async def _dry_run(context: Context, console: Console, action: Create) -> int:
-    problems = dict(await console.problems(action.spec, action.backend, action.host))
+    problems = left_masked(action.spec) | dict(await console.problems(action.spec, action.backend, action.host))
+    await console.masking.ready()
     decision = await console.decide(action)
     capabilities = await console.capabilities(action.backend, action.host)
     report = {
-        "spec": action.spec.to_dict(),
+        "spec": console.masking.spec(action.spec).to_dict(),
         "backend": action.backend,
         "host": action.host,
         "problems": problems,

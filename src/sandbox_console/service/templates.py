@@ -22,6 +22,7 @@ from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.safe_toml import parse_toml
 from sandbox_console.model.secret import shown_value
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.secrets.redactor import MASK
 from sandbox_console.service.config import Config, refuse_strangers
 from sandbox_console.service.config_lines import line_of_key
 from sandbox_console.service.gate.audit_log import AuditLog
@@ -98,7 +99,7 @@ class Templates:
         return left
 
     def _tells(self, text: str) -> bool:
-        return self._secrets.masked(text) != text
+        return MASK.decode() in text or self._secrets.masked(text) != text
 
     def _store(self, name: str, kept: Mapping[str, Any], replace: bool) -> None:
         if name in self._config().templates:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -73,6 +73,17 @@ def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, inj
     plan = make_plan(spec_of(sandbox), new, capabilities, injects)
     fixed = fixed_fields(sandbox, capabilities)
     return Plan(tuple(_in_place(change, fixed) for change in plan.changes))
+
+
+def masked(plan: Plan, text: Callable[[str], str], ends: Callable[[Any, Any], tuple[Any, Any]]) -> Plan:
+    """The plan as a face may see it: ``text`` masks its words, ``ends`` both ends of a change."""
+    changes = []
+    for change in plan.changes:
+        before, after = (
+            (change.before, change.after) if change.field in ("name", "secrets") else ends(change.before, change.after)
+        )
+        changes.append(structs.replace(change, before=before, after=after, reason=text(change.reason)))
+    return structs.replace(plan, changes=tuple(changes), notes=tuple(map(text, plan.notes)))
 
 
 async def within_bounds(plan: Plan, backend: Backend, sandbox: Sandbox, new: SandboxSpec) -> Plan:

@@ -214,6 +214,7 @@ class Gate:
         """The target and the body, both masked (even a name may hold a value), and the words hashed in the body."""
         # Values are read before the row is written, as one pasted into an argument must not get into the log. A keyring
         # or a program is used only once the attempt is on record.
+        await self._vault.learn_plain()
         await self._vault.learn(self._names(request), acting=False)
         body = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
         words = None

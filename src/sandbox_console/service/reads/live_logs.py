@@ -24,6 +24,7 @@ class LiveLogs:
     async def read(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         """Batches of a sandbox's output: the bytes as they were written, with known secrets masked."""
         backend = await self._fleet.use(ref.backend, ref.host)
+        await self._vault.learn_plain()
         name = ref.id
         with contextlib.suppress(NotFound):
             sandbox = await backend.inspect(ref)

@@ -118,7 +118,7 @@ class Flows:
             if question is None and (confirmed or isinstance(action, OpenShell | Attach)):
                 return True
             reason, token = (question.reason, question.token) if question else ("", "")
-            asked = confirmation(action, sandbox, reason, token, effect, changes, keep)
+            asked = confirmation(self._console.masking.action(action), sandbox, reason, token, effect, changes, keep)
             agrees: bool = await self._app.push_screen_wait(asked)
             return agrees
 

@@ -66,7 +66,8 @@ class FormWork:
             if asked is None:
                 return True
             body, title = Content(clean(asked.reason, cap=400)), f"Create {clean(action.spec.name)}?"
-            return await self._form.ask(ConfirmScreen(title, body, "Create", command=command_line(action)))
+            command = command_line(self._service.masking.action(action))
+            return await self._form.ask(ConfirmScreen(title, body, "Create", command=command))
 
         consent = await consent_to(self._service, action, None, answer)
         if consent is not None:
