@@ -12,7 +12,7 @@ from sandbox_console.model.action import Action, Create
 from sandbox_console.model.actor import acting
 from sandbox_console.model.check import name_problem
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
-from sandbox_console.service.reads.lookup import place
+from sandbox_console.service.reads.lookup import host_label
 from sandbox_console.service.server_options import from_template, with_labels
 
 CALLER = "mcp.caller"
@@ -48,7 +48,7 @@ class Visible:
         for health in silent:
             known = self.opened.fleet.names.of((health.backend, health.host))
             if known.holds(name.rpartition("/")[2]) or not known.answered_at:
-                raise BackendUnreachable(f"{place(health)} does not answer: {health.reason}", hint=health.hint)
+                raise BackendUnreachable(f"{host_label(health)} does not answer: {health.reason}", hint=health.hint)
         raise NotFound("no sandbox that you may see has that name", hint="the tool list shows which there are")
 
     async def detailed(self, name: str) -> Sandbox:

@@ -21,7 +21,7 @@ from sandbox_console.servers.mcp.text import cleaned, lines, untrusted
 from sandbox_console.service import has_gateway
 from sandbox_console.service.incident.cause import judge
 from sandbox_console.service.reads.host_requests import RULE
-from sandbox_console.service.reads.lookup import place
+from sandbox_console.service.reads.lookup import host_label
 
 Name = Annotated[str, Field(description="a sandbox's name or ref, as list gives it", max_length=256)]
 Path = Annotated[str, Field(description="an absolute path in the sandbox", max_length=4096)]
@@ -47,7 +47,7 @@ class Tools:
         sandboxes, silent = await self._visible.every()
         data: dict[str, Any] = {"sandboxes": [await self._visible.told(sandbox) for sandbox in sandboxes]}
         if silent:
-            data["not_answering"] = [{"backend": place(health), "why": health.reason} for health in silent]
+            data["not_answering"] = [{"backend": host_label(health), "why": health.reason} for health in silent]
         return untrusted(cleaned(data))
 
     async def inspect(self, name: Name) -> str:
