@@ -12,15 +12,14 @@ from pydantic import Field
 from sandbox_console.errors import Denied, NotFound, UsageError
 from sandbox_console.model.action import ChangeEgress, Remove
 from sandbox_console.model.actor import acting
-from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.egress import REASONS, EgressRule
 from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.log import LogRecord
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.model.verdict import verdict
 from sandbox_console.servers.mcp.sandboxes import Visible
 from sandbox_console.servers.mcp.text import cleaned, lines, untrusted
 from sandbox_console.service import has_gateway
+from sandbox_console.service.incident.cause import judge
 from sandbox_console.service.reads.host_requests import RULE
 
 Name = Annotated[str, Field(description="a sandbox's name or ref, as list gives it", max_length=256)]
@@ -79,8 +78,7 @@ class Tools:
     async def why(self, name: Name) -> str:
         """Tell why a sandbox ended: its exit, signal or limit, and who stopped it."""
         sandbox = await self._visible.find(name)
-        entries = await self._visible.opened.history(AuditQuery(limit=50, target=str(sandbox.ref)))
-        judged = verdict(sandbox, entries)
+        judged = await judge(self._visible.opened, sandbox)
         data: dict[str, Any] = {"status": str(sandbox.status), "why": "it has not ended", "evidence": []}
         if judged is not None:
             data |= {"why": judged.headline, "evidence": list(judged.evidence), "sure": judged.sure}
