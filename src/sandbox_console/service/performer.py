@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from secrets import token_hex
 from typing import Any
 
@@ -94,15 +94,14 @@ class Performer:
             note_after(self._fleet.names, action)
             return result
 
-        try:
-            return await self._gate.run(request, effect, _row_end)
-        except asyncio.CancelledError:
-            for ref in refs:  # it was made, but nobody knows of it
-                await run_to_completion(self._take_back(ref))
-            raise
-        finally:
-            if isinstance(action, (Create, Update, Remove)) and _workspace_of(action, request.target):
-                await self._shares.refresh(*place_of(action))
+        folders = isinstance(action, (Create, Update, Remove)) and bool(_workspace_of(action, request.target))
+        async with self._shares.changing(*place_of(action)) if folders else nullcontext():
+            try:
+                return await self._gate.run(request, effect, _row_end)
+            except asyncio.CancelledError:
+                for ref in refs:  # it was made, but nobody knows of it
+                    await run_to_completion(self._take_back(ref))
+                raise
 
     async def _act(
         self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,

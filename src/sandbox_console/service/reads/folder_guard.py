@@ -6,7 +6,9 @@ import asyncio
 import os
 import pwd
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -44,6 +46,7 @@ class FolderGuard:
 
     def __init__(self, fleet: Fleet, own: OwnFolders) -> None:
         self._fleet, self._own = fleet, own
+        self._changing = Counter[tuple[str, str]]()
 
     async def ground(self) -> GuestFolders:
         """The folders that guests can change now. Raises ConfigError if the console's own state is in one."""
@@ -78,6 +81,21 @@ class FolderGuard:
         if found is not None:
             fresh = {f"{backend}/{host}": found}
             await asyncio.to_thread(shared_folders.change, self._own.state, lambda known: {**known, **fresh})
+
+    @asynccontextmanager
+    async def changing(self, backend: str, host: str) -> AsyncIterator[None]:
+        """While the block runs, a sandbox with folders is made or removed. The last of several at once refreshes.
+
+        Until then too many folders are stored, which is safe: each that is given is remembered before.
+        """
+        key = backend, host
+        self._changing[key] += 1
+        try:
+            yield
+        finally:
+            self._changing[key] -= 1
+            if not self._changing[key]:
+                await self.refresh(backend, host)
 
     async def remember(self, backend: str, host: str, folder: str) -> None:
         """Remember a folder that is about to become a guest's."""
