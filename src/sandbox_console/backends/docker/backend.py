@@ -130,7 +130,7 @@ class DockerBackend(DriftAbilities):
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
             published=published, ours=self._installation.id, backend=self.name, lives=await self._lives.facts(data),
-            why=await self._lives.why(data), asked=spec, rules=await self._rules(data, spec),
+            end_reason=await self._lives.end_reason(data), asked=spec, rules=await self._rules(data, spec),
         )  # fmt: skip
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
@@ -142,8 +142,8 @@ class DockerBackend(DriftAbilities):
         finally:
             seeing.cancel()
 
-    async def keep(self, engine: str, record: RecordEnd) -> None:
-        await self._lives.keep(engine, record)
+    async def enforce(self, engine: str, record: RecordEnd) -> None:
+        await self._lives.enforce(engine, record)
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         return logs.read(self._connection, ref.id, query)
