@@ -124,12 +124,9 @@ def _face(args: argparse.Namespace) -> int:
         from sandbox_console.cli.bundle import opener
 
         return _tui(args, opener(args))
-    if args.verb == "serve":
-        return _serve(args)
-    if args.verb == "share":
-        return _share(args)
-    if args.verb == "mcp":
-        return _mcp(args)
+    servers = {"serve": _serve, "share": _share, "mcp": _mcp, "proxy": _ssh, "ssh-config": _ssh}
+    if args.verb in servers:
+        return servers[args.verb](args)
     if args.verb == "new-backend":
         from sandbox_console.service.bootstrap import known_ground
         from sandbox_console.testing.new_backend import tell
@@ -249,6 +246,13 @@ def _mcp(args: argparse.Namespace) -> int:
 
     release()
     return serve_stdio(Path(args.config) if args.config else None, args.backend, read_only=args.read_only)
+
+
+def _ssh(args: argparse.Namespace) -> int:
+    from sandbox_console.cli.run import run
+    from sandbox_console.servers.ssh.verbs import proxy, ssh_config
+
+    return run(args, verb=proxy if args.verb == "proxy" else ssh_config)
 
 
 def _share(args: argparse.Namespace) -> int:
