@@ -85,7 +85,10 @@ def _main(words: list[str]) -> int:
     from sandbox_console.errors import ConsoleError
 
     try:
-        args = parser.parse(words)
+        try:
+            args = parser.parse(words)
+        except OSError as error:  # a long help, which Python did not hold until the flush
+            return _unprinted(words, error)
         if args.version:
             return _printed(
                 words, f'{{"version": "{__version__}"}}\n' if args.json else f"sandbox-console {__version__}\n"
@@ -103,18 +106,22 @@ def _main(words: list[str]) -> int:
 
 def _printed(words: Sequence[str], text: str, code: int = 0) -> int:
     """Print and flush, or report the error: Python's own flush at exit would show a traceback."""
-    from sandbox_console.errors import ConsoleError
-
     try:
         print(text, end="", flush=True)  # noqa: T201
     except OSError as error:
-        from sandbox_console.cli.run import leave_stdout
-
-        leave_stdout()
-        if isinstance(error, BrokenPipeError):
-            return 141
-        return _tell(words, ConsoleError(f"the output cannot be written: {error.strerror}"))
+        return _unprinted(words, error)
     return code
+
+
+def _unprinted(words: Sequence[str], error: OSError) -> int:
+    """Report that the output cannot be written, and return the exit code."""
+    from sandbox_console.cli.run import leave_stdout
+    from sandbox_console.errors import ConsoleError
+
+    leave_stdout()
+    if isinstance(error, BrokenPipeError):
+        return 141
+    return _tell(words, ConsoleError(f"the output cannot be written: {error.strerror}"))
 
 
 def _face(args: argparse.Namespace) -> int:
