@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sandbox_console.tui.run import Opener
     from sandbox_console.web import ServeOptions
 
-if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told to ignore it
+if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was made to ignore it
     sys.exit("sandbox-console needs Python 3.11 or newer")
 
 
@@ -98,7 +98,7 @@ def _main(words: list[str]) -> int:
         return _printed(words, "", int(end.code or 0))
     except ConsoleError as error:
         return _tell(words, error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in one line
         from sandbox_console.cli.run import unexpected
 
         return _tell(words, unexpected(error))

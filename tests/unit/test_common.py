@@ -48,7 +48,7 @@ def test_each_refusal_is_worded_in_one_place():
     wordings = (
         (r'Conflict\(\s*f"\{[^}]*\} is not running', "not_running"),
         (r"the name \{[^}]*\} is taken", "name_taken"),
-        (r" is taken by \{", "place_taken"),
+        (r" is taken by \{", "address_taken"),
     )
     for words, function in wordings:
         said = {str(path.relative_to(BACKENDS)) for path in sources() if re.search(words, path.read_text())}

@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox_console.audit import chain, rows, schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
-from sandbox_console.audit.end_proof import REWRITTEN, UNANCHORED, EndProof
+from sandbox_console.audit.end_proof import REWRITTEN, UNANCHORED, UNDIGESTED, EndProof
 from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock
@@ -61,6 +61,8 @@ class Store:
                 self._reserve.fill()
                 if missing := self._proof.missing():
                     self._append([self._checkpoint(UNANCHORED, missing)])
+                with suppress(sqlite3.Error, OSError):  # the disk is full: it is recorded before new ones are written
+                    self._tell_lost_digests()
                 self._tell_changed_pages()
                 self._proof.begin()
         except BaseException as error:
@@ -252,7 +254,16 @@ class Store:
     def _note_pages(self) -> None:
         """Checkpoint, and write the digests of the pages. Without them verify() compares less."""
         with suppress(sqlite3.Error, OSError, ValueError, AuditUnavailable):
-            self._pages.update()
+            self._tell_lost_digests()
+            if seq := self._pages.update():
+                self._proof.tell_digested(seq)
+
+    def _tell_lost_digests(self) -> None:
+        """Record that the digests in the file are not the last ones, because new ones or a manifest would hide it."""
+        self._proof.meet_head()
+        if problem := self._pages.lost(self._proof.digested):
+            self._tell(UNDIGESTED, {"file": self._layout.pages.name, "problem": problem})
+            self._proof.tell_digested(0)
 
     def _keep_up(self, last: Row) -> None:
         """Do the work after a commit. The rows are safe by now, so no problem here may reach the caller."""
@@ -268,6 +279,7 @@ class Store:
 
     def _rotate(self) -> None:
         self._proof.miss_newest_anchor()  # a sealed segment takes no row that would record it
+        self._tell_lost_digests()
         db = self._segment.there()
         draft = Draft(Kind.ROTATE, self._actor, self._session, "rotate", body={"next": self._segment.index + 1})
         try:

@@ -170,7 +170,7 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
 
 def _sockets() -> Iterator[tuple[str, Path]]:
     """Sockets through which anybody can act as the user: an engine, the agent with the keys, the shells in tmux."""
-    for what, path in (
+    for label, path in (
         ("an engine's socket", "/var/run/docker.sock"),
         ("an engine's socket", os.environ.get("DOCKER_HOST", "").removeprefix("unix://")),
         ("an engine's socket", "/run/podman/podman.sock"),
@@ -179,7 +179,7 @@ def _sockets() -> Iterator[tuple[str, Path]]:
         ("your tmux's socket", os.environ.get("TMUX", "").partition(",")[0]),
     ):
         if path.startswith("/"):
-            yield what, Path(path)
+            yield label, Path(path)
 
 
 def _config_file(paths: Paths) -> tuple[str, Path]:

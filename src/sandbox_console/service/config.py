@@ -258,11 +258,11 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def refuse_strangers(what: str, path: Path) -> None:
+def refuse_strangers(label: str, path: Path) -> None:
     """Raise ConfigError if another user of this machine could change what is there, because it decides what is run."""
     if why := another_hand(path):
         raise ConfigError(
-            f"{what} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
+            f"{label} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
         )
 
 

@@ -130,9 +130,9 @@ class Tokens:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._unusable(str(error)) from None
 
-    def _unusable(self, why: str) -> ConfigError:
+    def _unusable(self, reason: str) -> ConfigError:
         hint = "move it away, then create new tokens: sandbox-console tokens add"
-        return ConfigError(f"{self._path} is not a file of tokens: {why}", hint=hint)
+        return ConfigError(f"{self._path} is not a file of tokens: {reason}", hint=hint)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -19,7 +19,6 @@ from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
-from sandbox_console.backends.docker.asked_specs import AskedSpecs
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.drift_abilities import DriftAbilities
 from sandbox_console.backends.docker.failures import Refused, about
@@ -28,6 +27,7 @@ from sandbox_console.backends.docker.labels import claims, image_labels, is_gate
 from sandbox_console.backends.docker.lifetime_limits import LifetimeLimits
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.reaper import Reaper
+from sandbox_console.backends.docker.requested_specs import RequestedSpecs
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.cancellation import run_to_completion
@@ -65,7 +65,7 @@ class DockerBackend(DriftAbilities):
         self._connection = self._connected(context)
         self._installation = Installation(state_dir)
         self._gateways = Gateways(self._connection, state_dir, options or Options())
-        self._asked = AskedSpecs(state_dir / "asked" if state_dir else None)
+        self._asked = RequestedSpecs(state_dir / "asked" if state_dir else None)
         self._lives = LifetimeLimits(self._connection, state_dir, self._gateways)
         self._listed = False  # listed since the last health check: such an engine is healthy
 
@@ -125,12 +125,12 @@ class DockerBackend(DriftAbilities):
         data = await self._inspected(ref)
         history = self._connection.history
         image = await history.image(engine, str(data.get("Image", "")))
-        spec = await self._last_asked(data)
+        spec = await self._last_requested(data)
         published = (*await self._gateways.walled(engine, data), *await self._gateways.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
             published=published, ours=self._installation.id, backend=self.name, lives=await self._lives.facts(data),
-            why=await self._lives.why(data), asked=spec, rules=await self._rules(data, spec),
+            end_reason=await self._lives.end_reason(data), asked=spec, rules=await self._rules(data, spec),
         )  # fmt: skip
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
@@ -142,8 +142,8 @@ class DockerBackend(DriftAbilities):
         finally:
             seeing.cancel()
 
-    async def keep(self, engine: str, record: RecordEnd) -> None:
-        await self._lives.keep(engine, record)
+    async def enforce(self, engine: str, record: RecordEnd) -> None:
+        await self._lives.enforce(engine, record)
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         return logs.read(self._connection, ref.id, query)

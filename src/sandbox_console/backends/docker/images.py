@@ -125,12 +125,12 @@ async def save(engine: Engine, name: str) -> AsyncGenerator[bytes, None]:
         raise _refused(name, error) from error
 
 
-def raise_error(message: Mapping[str, Any], what: str) -> None:
+def raise_error(message: Mapping[str, Any], subject: str) -> None:
     """Raise BackendError for a failure that is reported within an answer that began with success."""
     if "error" in message or "errorDetail" in message:
         text = str((message.get("errorDetail") or {}).get("message") or message.get("error"))
         error = refused(text, 500)
-        raise BackendError(f"{what}: {error.message}", hint=error.hint)
+        raise BackendError(f"{subject}: {error.message}", hint=error.hint)
 
 
 async def _id(engine: Engine, name: str) -> str:

@@ -209,6 +209,8 @@ class Findings:
                 self._ours.clear()
             query = AuditQuery(limit=20, target=str(sandbox.ref))
             try:
+                if sandbox.finished_at is None:  # a list may lack it
+                    sandbox = await self._console.inspect(sandbox.ref)
                 self._ours[run] = ended_by(sandbox, await self._console.history(query)) is not None
             except ConsoleError:
                 return False

@@ -132,6 +132,7 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
     plan = plan_for(target, action.spec, call.backend.capabilities(), call.injects)
     plan = await within_bounds(plan, call.backend, target, action.spec)
     changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}
+    changed["state"] = f"{target.status} {target.exit.code}" if target.exit else str(target.status)
     if action.drift == "reapply" and "egress" in drifted(target):
         await _restore_rules(action, permit, call)
         changed["changed"].append("egress")

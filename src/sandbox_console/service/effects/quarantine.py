@@ -47,7 +47,7 @@ async def release(action: Release, permit: Permit, call: Call) -> dict[str, Any]
             hint="try again once that works",
         )
     await asyncio.to_thread(call.holds.drop, action.ref)
-    return {"steps": to_builtins(steps), "was": hold.told}
+    return {"steps": to_builtins(steps), "was": hold.label}
 
 
 async def _step(what: str, work: Callable[[], Awaitable[str]]) -> Step:

@@ -69,8 +69,8 @@ async def plan(console: Console, sandbox: Sandbox, *, keep: bool = True) -> Sequ
     return found
 
 
-def _if(can: bool, what: str, text: str, undo: str, why: str) -> Planned:
-    return Planned(what, text, undo) if can else Planned(what, f"cannot be done: {why}")
+def _if(can: bool, what: str, text: str, undo: str, reason: str) -> Planned:
+    return Planned(what, text, undo) if can else Planned(what, f"cannot be done: {reason}")
 
 
 async def quarantine(

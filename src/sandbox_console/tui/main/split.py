@@ -7,7 +7,7 @@ from pathlib import Path
 
 from textual.screen import Screen
 
-from sandbox_console.tui.base.saved_json import keep, read_kept
+from sandbox_console.tui.base.saved_json import read_saved, save
 
 STEP, LEAST, MOST = 5, 20, 80
 _BESIDE = 50
@@ -22,7 +22,7 @@ class Split:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "layout.json"
-        kept = read_kept(self._file)
+        kept = read_saved(self._file)
         share = kept.get("share")
         self.side = bool(kept.get("side"))
         self.share: int | None = min(MOST, max(LEAST, int(share))) if isinstance(share, int) else None
@@ -42,7 +42,7 @@ class Split:
     def _keep(self) -> None:
         """Save the layout. If writing to disk fails, it is only not saved."""
         with contextlib.suppress(OSError):
-            keep(self._file, {"side": self.side, "share": self.share})
+            save(self._file, {"side": self.side, "share": self.share})
 
     def apply(self, screen: Screen[None], rows: int) -> None:
         """Lay out the screen for a list with this number of rows."""

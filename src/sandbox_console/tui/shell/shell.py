@@ -68,7 +68,7 @@ class ShellTab:
         return list(leaves(self.node))
 
 
-class ShellAsked(Message):
+class ShellRequested(Message):
     """The user requests that a shell is opened in this size."""
 
     def __init__(self, shell: Shell, cols: int, rows: int) -> None:

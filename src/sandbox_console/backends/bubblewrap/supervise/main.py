@@ -127,7 +127,7 @@ class Supervisor:
             os.waitpid(self._jail.pid, 0)
             raise failure
         spaces = self._jail.namespaces()
-        self._walls = enter.Walls(self.order, spaces, self._joiners) if spaces else None
+        self._confinement = enter.Confinement(self.order, spaces, self._joiners) if spaces else None
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             os.set_blocking(fd, False)
             self.loop.on(fd, partial(self._output, fd, kind))
@@ -232,23 +232,23 @@ class Supervisor:
 
     def exec(self, conn: socket.socket, fds: list[int]) -> None:
         """Run a command beside the main one."""
-        asked = wire.from_memfd(fds.pop(0))
-        walls = self._walls
-        if walls is None or self.pausing.paused:
+        message = wire.from_memfd(fds.pop(0))
+        confinement = self._confinement
+        if confinement is None or self.pausing.paused:
             wire.send(conn, {"error": "the sandbox is paused" if self.pausing.paused else "it has ended"})
             return
-        order = enter.Order(asked, walls)
-        helper, report = (self.spare.take(asked, fds) if fds else None) or (0, self._enter(order, fds))
+        request = enter.ExecRequest(message, confinement)
+        helper, report = (self.spare.take(message, fds) if fds else None) or (0, self._enter(request, fds))
         self._guests.add(Guest(self, conn, report, helper))
-        events.note(".", "exec_start", events.program(order.candidates[0][0]))
+        events.note(".", "exec_start", events.program(request.candidates[0][0]))
         self.touch()
 
     def lend(self, conn: socket.socket) -> None:
         """Send descriptors of the namespaces in which the sandbox's files can be seen."""
-        if self._walls is None:
+        if self._confinement is None:
             wire.send(conn, {"error": "it has ended"})
         else:
-            wire.send(conn, {"spaces": True}, self._walls.spaces.for_files)
+            wire.send(conn, {"spaces": True}, self._confinement.spaces.for_files)
             self.touch()
 
     def door(self, conn: socket.socket) -> None:
@@ -268,15 +268,15 @@ class Supervisor:
             self._ports.shut()
         self._write_status(ports=self._ports.bound)
 
-    def _enter(self, order: enter.Order, fds: list[int]) -> socket.socket:
-        report, orders = enter.start(order.walls, order, fds or [0, 0, 0])
-        orders.close()
+    def _enter(self, request: enter.ExecRequest, fds: list[int]) -> socket.socket:
+        report, requests = enter.start(request.confinement, request, fds or [0, 0, 0])
+        requests.close()
         return report
 
     def _enter_ahead(self) -> tuple[socket.socket, socket.socket]:
-        if self._walls is None:
+        if self._confinement is None:
             raise ProcessLookupError
-        return enter.start(self._walls, None, [0, 0, 0])
+        return enter.start(self._confinement, None, [0, 0, 0])
 
     def forget(self, guest: Guest) -> None:
         """Handle the end of a command and everything that it started."""
@@ -358,7 +358,7 @@ class Supervisor:
             while self._output(fd, kind):
                 pass
         self._log.tell_losses()
-        self._walls = None  # nothing more is started, whatever a command still reports
+        self._confinement = None  # nothing more is started, whatever a command still reports
         self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()
