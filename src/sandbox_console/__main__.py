@@ -85,7 +85,10 @@ def _main(words: list[str]) -> int:
     from sandbox_console.errors import ConsoleError
 
     try:
-        args = parser.parse(words)
+        try:
+            args = parser.parse(words)
+        except OSError as error:  # a long help, which Python did not hold until the flush
+            return _unprinted(words, error)
         if args.version:
             return _printed(
                 words, f'{{"version": "{__version__}"}}\n' if args.json else f"sandbox-console {__version__}\n"
@@ -103,18 +106,22 @@ def _main(words: list[str]) -> int:
 
 def _printed(words: Sequence[str], text: str, code: int = 0) -> int:
     """Print and flush, or report the error: Python's own flush at exit would show a traceback."""
-    from sandbox_console.errors import ConsoleError
-
     try:
         print(text, end="", flush=True)  # noqa: T201
     except OSError as error:
-        from sandbox_console.cli.run import leave_stdout
-
-        leave_stdout()
-        if isinstance(error, BrokenPipeError):
-            return 141
-        return _tell(words, ConsoleError(f"the output cannot be written: {error.strerror}"))
+        return _unprinted(words, error)
     return code
+
+
+def _unprinted(words: Sequence[str], error: OSError) -> int:
+    """Report that the output cannot be written, and return the exit code."""
+    from sandbox_console.cli.run import leave_stdout
+    from sandbox_console.errors import ConsoleError
+
+    leave_stdout()
+    if isinstance(error, BrokenPipeError):
+        return 141
+    return _tell(words, ConsoleError(f"the output cannot be written: {error.strerror}"))
 
 
 def _face(args: argparse.Namespace) -> int:
@@ -272,6 +279,13 @@ def _mcp(args: argparse.Namespace) -> int:
     return serve_stdio(Path(args.config) if args.config else None, args.backend, read_only=args.read_only)
 
 
+def _ssh(args: argparse.Namespace) -> int:
+    from sandbox_console.cli.run import run
+    from sandbox_console.servers.ssh.verbs import proxy, ssh_config
+
+    return run(args, verb=proxy if args.verb == "proxy" else ssh_config)
+
+
 def _share(args: argparse.Namespace) -> int:
     from pathlib import Path
 
@@ -312,7 +326,7 @@ def _tell(words: Sequence[str], error: ConsoleError) -> int:
 
 _FACES = {
     "serve": _serve, "share": _share, "mcp": _mcp, "new-backend": _new_backend, "completion": _completion, "man": _man,
-    "demo": _demo,
+    "demo": _demo, "proxy": _ssh, "ssh-config": _ssh,
 }  # fmt: skip
 
 

@@ -81,6 +81,12 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
 
 def _add_others(verbs: Any, verb: _Add) -> None:
     verb(verbs, "mcp", "serve MCP on stdin and stdout, for an assistant that starts this command")
+    block = verb(verbs, "ssh-config", "print the Host block by which ssh, scp, sftp and rsync reach NAME.sandbox")
+    block.add_argument(
+        "--write", metavar="FILE", nargs="?", const="", help="put it into a file instead; by default ~/.ssh/config"
+    )
+    proxy = verb(verbs, "proxy", "speak ssh on stdin and stdout for a sandbox: the ProxyCommand of ssh-config")
+    proxy.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id; .sandbox may follow")
     share = verb(verbs, "share", "share the app through a public relay, without a login; needs --yes")
     share.add_argument("--read-write", action="store_true", help="let viewers do what the policy allows, not only look")
     share.add_argument(
