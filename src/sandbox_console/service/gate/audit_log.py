@@ -181,6 +181,12 @@ class AuditLog:
         """Whether the config names a server to ship to."""
         return bool(self.options.ship.dsn)
 
+    async def unshipped(self) -> int | None:
+        """How many rows have not reached the configured server yet; None without one. Raises AuditUnavailable."""
+        from sandbox_console.audit import ship
+
+        return max(0, await self.newest() - await ship.sent(self.path)) if self.ships else None
+
     async def ship(self, *, init: bool = False) -> int:
         """Send the rows that were not sent yet; with ``init``, make the table first. Returns the number of rows."""
         from sandbox_console.audit import ship
