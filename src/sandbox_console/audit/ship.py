@@ -71,6 +71,12 @@ async def ship(path: Path, dsn: str) -> int:
     return sent
 
 
+async def sent(path: Path) -> int:
+    """The last row of this log that the server has. Raises AuditUnavailable."""
+    layout = Layout(path)
+    return cursor(layout.cursor, await _console(layout))
+
+
 class _Server:
     """A connection to the server. Every problem is raised as a ShipFailed that never shows the password."""
 

@@ -17,6 +17,7 @@ from sandbox_console.model.action import (
     Exec,
     Fork,
     Forward,
+    OpenShell,
     Rename,
     RestoreSnapshot,
     Update,
@@ -116,6 +117,8 @@ class Admission:
                 wrong = {"name": off} if (off := check.name_problem(action.name)) else {}
             case Exec():
                 wrong = check.command_problems(action.argv, action.env, action.workdir)
+            case OpenShell(command=str() as command):
+                wrong = check.command_problems((command,), action.env, action.workdir)
             case Forward():
                 wrong = {"port": off} if (off := await self._forward_problem(action, target)) else {}
         if wrong:

@@ -54,7 +54,7 @@ def _shell(action: OpenShell) -> dict[str, Any]:
     if action.attach:
         return {"attach": action.attach, "shell_name": action.name, "read_only": action.read_only}
     kept = {"keep": True, "shell_name": action.name} if action.keep else {}
-    where = {"workdir": action.workdir, "env": sorted(action.env)}
+    where = {"workdir": action.workdir, "env": sorted(action.env), "command": action.command}
     given = {name: value for name, value in where.items() if value}
     return {"shell": action.shell, "user": action.user} | ({"record": True} if action.record else {}) | given | kept
 
