@@ -92,6 +92,7 @@ def origin() -> dict[str, Any]:
         "boot_id": _boot_id(),
         "monotonic_ns": time.monotonic_ns(),
         "version": __version__,
+        **({"traceparent": trace} if (trace := caller_trace()) else {}),
     }
 
 
