@@ -60,8 +60,8 @@ class AuditLog:
         try:
             loop = asyncio.get_running_loop()
 
-            def waits(who: str) -> None:  # on the journal's thread
-                loop.call_soon_threadsafe(self._note_waiting, who)
+            def waits(text: str) -> None:  # on the journal's thread
+                loop.call_soon_threadsafe(self._note_waiting, text)
 
             self._journal = await Journal.open(self.path, self.actor, self.options.keep, waits)
         except AuditUnavailable as error:
@@ -70,8 +70,8 @@ class AuditLog:
         self.note_problem("")
         return self._journal
 
-    def _note_waiting(self, who: str) -> None:
-        self.note_problem(f"the audit log is locked: waiting for {who}")
+    def _note_waiting(self, text: str) -> None:
+        self.note_problem(f"the audit log is locked: {text}")
         self.tell_wait(self.problem)
 
     def note_problem(self, text: str) -> None:
