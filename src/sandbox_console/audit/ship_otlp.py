@@ -1,7 +1,7 @@
 """Ships the log to a collector of OpenTelemetry by OTLP/HTTP: each row as a log record, and traced actions as spans.
 
-An action whose caller was traced is a span, the child of its caller's. A row arrives at least once: it carries the id of
-its log and its own number, by which a receiver drops what it has.
+An action whose caller was traced is a span, the child of its caller's. A row arrives at least once: it carries the id
+of its log and its own number, by which a receiver drops what it has.
 Protocol: https://opentelemetry.io/docs/specs/otlp/#otlphttp
 """
 
@@ -31,8 +31,8 @@ _TIMEOUT_S = 30.0
 _ANSWER_MOST = 65536
 _SCOPE = "sandbox_console.audit"
 _ENDS = ("outcome", "unknown")
-_ATTRIBUTES = ("seq", "kind", "ref", "actor", "session", "request_id", "action", "backend", "target", "outcome", "dur_us",
-               "body")  # fmt: skip
+_ATTRIBUTES = ("seq", "kind", "ref", "actor", "session", "request_id", "action", "backend", "target", "outcome",
+               "dur_us", "body")  # fmt: skip
 
 Fields = Mapping[str, Any]
 
@@ -43,13 +43,15 @@ def parse_headers(text: str) -> dict[str, str]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, sign, value = part.partition("=")
         if not sign or not name.strip():
-            raise ConfigError("audit.ship.otlp_headers: these are no headers", hint="write them as name=value,name=value")
+            raise ConfigError(
+                "audit.ship.otlp_headers: these are no headers", hint="write them as name=value,name=value"
+            )
         found[name.strip()] = unquote(value.strip())
     return found
 
 
 def checked_url(url: str, *, secret: bool) -> str:
-    """The collector's base. Raises ConfigError if it is none, or if headers that are secret would go there in the clear."""
+    """The collector's base. Raises ConfigError if it is none, or if secret headers would go there unencrypted."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise ConfigError(f"audit.ship.otlp: {url!r} is not the address of a collector", hint="https://HOST:4318")
@@ -178,7 +180,8 @@ def _logs(console: str, rows: Sequence[Fields], callers: Mapping[int, TraceParen
         record.body.string_value = " ".join(filter(None, (row["kind"], row["action"], row["target"], row["outcome"])))
         if caller := callers.get(row["seq"] if row["kind"] == "attempt" else row["ref"]):
             record.trace_id, record.span_id = caller.trace_id, caller.span_id
-    return request.SerializeToString()
+    data: bytes = request.SerializeToString()
+    return data
 
 
 def _traces(console: str, rows: Sequence[Fields], callers: Mapping[int, TraceParent]) -> bytes:
@@ -197,7 +200,8 @@ def _traces(console: str, rows: Sequence[Fields], callers: Mapping[int, TracePar
             status=Status(code=Status.STATUS_CODE_OK if well else Status.STATUS_CODE_ERROR,
                           message="" if well else row["outcome"]),
         )  # fmt: skip
-    return request.SerializeToString()
+    data: bytes = request.SerializeToString()
+    return data
 
 
 def _span_id(console: str, attempt: int) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_console.audit.layout import Layout
 from sandbox_console.errors import AuditUnavailable, ConfigError, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.cancellation import shielded

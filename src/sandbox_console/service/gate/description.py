@@ -13,6 +13,7 @@ from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.trace import caller_trace
 from sandbox_console.version import __version__
 
 
