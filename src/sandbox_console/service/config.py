@@ -348,8 +348,8 @@ def _check(config: Config, where: str) -> None:
 
 
 def _check_alerts(config: Config, where: str) -> None:
-    for place, text, hint in alert_options.problems(config.alerts, config.secrets):
-        raise ConfigError(f"{where}: alerts.{place}: {text}", hint=hint)
+    for key, text, hint in alert_options.problems(config.alerts, config.secrets):
+        raise ConfigError(f"{where}: alerts.{key}: {text}", hint=hint)
 
 
 def _check_logs(options: LogOptions, where: str) -> None:
