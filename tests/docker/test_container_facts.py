@@ -195,7 +195,7 @@ async def test_a_commands_oom_kill_is_seen_while_the_sandbox_lives(backend, make
 
 @requires("docker")
 async def test_many_of_ours_are_listed_at_once_and_in_detail_after(backend, make, monkeypatch):
-    monkeypatch.setattr("sandbox_console.backends.docker.backend.SOON", 1)
+    monkeypatch.setattr("sandbox_console.backends.docker.listing.SOON", 1)
     refs = {await make(start=False) for _ in range(3)}
     listed = []
     async for event in backend.watch():

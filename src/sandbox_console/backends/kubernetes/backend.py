@@ -98,12 +98,12 @@ class KubernetesBackend(Refusing):
         shown = raw.public(one)
         return {**shown, "pod": raw.public(pod)} if pod is not None else shown
 
-    async def happenings(
+    async def guest_events(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[GuestEvent, None]:
         place = await self._finder.place(ref)
         uids = [one.metadata.uid for one in (place.box, place.pod) if one is not None]
-        found = events.happenings(self._cluster, place.meta.namespace, uids, since=since, follow=follow)
+        found = events.guest_events(self._cluster, place.meta.namespace, uids, since=since, follow=follow)
         async with aclosing(found) as told:
             async for event in told:
                 yield event
