@@ -12,13 +12,13 @@ from pathlib import Path
 
 from tests.audit.conftest import SMALL
 
-from sandbox_console.audit import open_segment, page_digest_writer, page_digests, store
+from sandbox_console.audit import end_proof, head, open_segment, page_digest_writer, page_digests, store
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
 from sandbox_console.model.audit import Kind
 
-OF_THE_CLOSE = {one.__file__ for one in (open_segment, page_digest_writer, page_digests, store)}
+OF_THE_CLOSE = {one.__file__ for one in (end_proof, head, open_segment, page_digest_writer, page_digests, store)}
 
 
 def main(path: Path, left: int) -> None:

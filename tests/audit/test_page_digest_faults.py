@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from tests.audit.conftest import SMALL, act, flip
 from tests.audit.test_full_disk import disk, fill, make_room  # noqa: F401 - a fixture
 
 from sandbox_console.audit import open_segment, page_digest_writer, verify
+from sandbox_console.audit.head import HeadFile
 from sandbox_console.audit.journal import Journal
+from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 
 STRIDE = int(os.environ.get("AUDIT_KILL_STRIDE", "8"))
@@ -134,31 +137,81 @@ def folder(path, kept):
     Layout(path).pages.mkdir()
 
 
-@pytest.mark.parametrize(
+NOT_THE_LAST = pytest.mark.parametrize(
     ("how", "said"),
     [
-        (lambda path, kept: Layout(path).pages.unlink(), "there are no digests of its pages"),
-        (older, "were added by a console that is still open, was killed or is older"),
-        (half, "there are no digests of its pages"),
+        (lambda path, kept: Layout(path).pages.unlink(), "audit.pages is gone or cut short"),
+        (older, "audit.pages was set back: it is from row 10, and digests were written after row 16"),
+        (half, "audit.pages is gone or cut short"),
         (another, "audit.pages was changed: its signature is not valid"),
         (longer, "audit.pages was changed: its signature is not valid"),
         (folder, "audit.pages cannot be read: Is a directory"),
     ],
     ids=["deleted", "older", "half", "another log's", "longer", "folder"],
 )
-async def test_what_is_said_of_digests_that_are_not_the_last(tmp_path, how, said):
-    """Only a file that a console never left is a problem: a power cut or a kill may leave the rest."""
-    path = tmp_path / "audit.db"
+
+
+async def with_other_digests(path, how):
+    """A closed log whose `audit.pages` is not the last one, and in which a byte that no row uses was changed."""
     await write(path, 5)
     kept = Layout(path).pages.read_bytes()
-    await write(tmp_path / "other" / "audit.db", 5)
+    await write(path.parent / "other" / "audit.db", 5)
     await write(path)
+    flip(path, UNUSED)
     how(path, kept)
+
+
+@NOT_THE_LAST
+async def test_what_is_said_of_digests_that_are_not_the_last(tmp_path, how, said):
+    """No console and no power cut leaves such a file, because the head says that the last one is on disk."""
+    path = tmp_path / "audit.db"
+    await with_other_digests(path, how)
     found = await verify.verify(path)
-    unknown = [limit for limit in found.limits if "bytes of audit.db that no row uses" in limit]
     assert found.compared == 0
-    assert said in (found.problem or unknown[0])
-    assert found.ok == bool(unknown)
+    assert not found.ok
+    assert said in found.problem
+
+
+@NOT_THE_LAST
+async def test_the_next_console_records_that_the_digests_were_not_the_last(tmp_path, how, said):
+    """It would write new ones, which describe the changed file."""
+    path = tmp_path / "audit.db"
+    await with_other_digests(path, how)
+    await write(path)
+    if how is folder:  # nothing can be written in its place
+        Layout(path).pages.rmdir()
+        await write(path)
+    found = await verify.verify(path)
+    assert not found.ok
+    assert "the digests of its pages were gone, changed or set back, and new ones were made" in found.problem
+
+
+async def test_digests_that_are_removed_while_a_console_is_open_are_recorded(tmp_path):
+    path = tmp_path / "audit.db"
+    await write(path, 5)
+    journal = await Journal.open(path, "open", SMALL)
+    await act(journal, 2)
+    Layout(path).pages.unlink()
+    await journal.close()
+    assert "the digests of its pages were gone" in (await verify.verify(path)).problem
+
+
+async def test_a_head_that_names_no_digests_is_taken_as_it_was(tmp_path):
+    """As an older console wrote it: its MAC covers five fields."""
+    path = tmp_path / "audit.db"
+    await write(path, 5)
+    heads = HeadFile(Layout(path).head, Keys(Layout(path).key))
+    head, _ = heads.read()
+    assert head.digested == 10
+    heads.write(msgspec.structs.replace(head, digested=0, mac=""))
+    assert b"digested" not in Layout(path).head.read_bytes()
+    Layout(path).pages.unlink()
+    found = await verify.verify(path)
+    assert found.ok, found.problem
+    assert any("there are no digests of its pages" in limit for limit in found.limits)
+    await write(path)
+    found = await verify.verify(path)
+    assert (found.ok, found.compared) == (True, 1), found.problem
 
 
 async def test_an_older_segment_copied_back_is_told_also_with_its_digests(tmp_path):

@@ -1,4 +1,4 @@
-"""Processes, what is kept, happenings, and the main process's output."""
+"""Processes, what is kept, its events, and the main process's output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox_console.model.secret import ResolvedSecret
 
 
 async def told(box, **query):
-    return [one async for one in box.backend.happenings(box.ref, since=None, follow=False, **query)]
+    return [one async for one in box.backend.guest_events(box.ref, since=None, follow=False, **query)]
 
 
 async def test_processes_are_the_guests_by_their_own_pids(make):
@@ -60,7 +60,7 @@ async def test_a_life_is_told_in_order(make):
     assert found[-1].attributes["exitCode"] == "3"
     assert [one.at for one in found] == sorted(one.at for one in found)
     assert "a-secret-argument" not in (box.folder / "events.jsonl").read_text()
-    assert [one.what async for one in box.backend.happenings(box.ref, since=found[-2].at, follow=False)] == [
+    assert [one.what async for one in box.backend.guest_events(box.ref, since=found[-2].at, follow=False)] == [
         "stop",
         "die",
     ]
@@ -71,7 +71,7 @@ async def test_following_tells_what_comes_and_ends_with_the_sandbox(make):
     seen = []
 
     async def follow():
-        async for one in box.backend.happenings(box.ref, since=None, follow=True):
+        async for one in box.backend.guest_events(box.ref, since=None, follow=True):
             seen.append(one.what)  # noqa: PERF401 - each as it comes
 
     following = asyncio.create_task(follow())

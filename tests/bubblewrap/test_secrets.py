@@ -66,6 +66,6 @@ async def test_what_is_pasted_as_a_program_is_in_no_file_of_the_sandbox(make: Ma
     last = word.rpartition("/")[2].encode()
     found = [path for path in box.folder.parent.rglob("*") if path.is_file() and last in path.read_bytes()]
     assert found == []
-    told = [one.detail async for one in box.backend.happenings(box.ref, since=None, follow=False)]
+    told = [one.detail async for one in box.backend.guest_events(box.ref, since=None, follow=False)]
     assert set(told) >= {events.WITHHELD, "sh"}
     assert not any(part in " ".join(told) for part in ("hunter2", "ub4dor", "x9zqy"))

@@ -7,16 +7,20 @@ import os
 import pty
 import select
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from tests.cli.conftest import Cli
+from tests.cli.conftest import CONFIG, Cli
 from tests.support.require import requires
+
+from sandbox_console.service.reads.known_names import Known, Named
 
 pytestmark = requires("bubblewrap")
 
@@ -116,6 +120,58 @@ def test_one_that_the_file_did_not_make_is_taken_over_only_after_a_question(cli:
     assert set(boxes(cli)) == {"web"}  # all or nothing: the question comes first
     cli.ok("up", "--yes")
     assert cli.json("up")[0]["action"] == "nothing"
+
+
+@pytest.fixture
+def frozen(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """A Docker engine that accepts and says nothing. The function stores a list of it, as if it had answered."""
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen(50)
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+        monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+        config = (cli.home / "config.toml").read_text().replace("enabled = false", "timeout_s = 0.5", 1)
+        (cli.home / "config.toml").write_text(config)
+
+        def holds(file: str) -> None:
+            held = Known(1.0, names=(Named("held", "abcdef123456", file=file),), files=True)
+            (cli.home / "state" / "names" / "docker%2Fdefault.json").write_bytes(msgspec.json.encode(held))
+
+        yield holds
+    (cli.home / "config.toml").write_text(CONFIG)
+
+
+def test_up_and_down_go_on_beside_a_frozen_engine_that_has_nothing_of_the_file(
+    cli: Cli, folder: Path, frozen: Callable[[str], None]
+) -> None:
+    write(folder, TWO)
+    refused = cli("up")
+    assert (refused.returncode, b"docker/default" in refused.stderr) == (5, True)  # it has never been listed
+    assert cli.ok("ls", "-q") == b""
+    frozen("another#1")
+    assert [row["action"] for row in cli.json("up", "--backend", "bubblewrap")] == ["create", "create"]
+    assert [row["action"] for row in cli.json("up", "--backend", "bubblewrap")] == ["nothing", "nothing"]
+    assert cli("down").stderr == b""
+    assert cli.ok("ls", "-q") == b""
+
+
+def test_a_frozen_engine_that_has_something_of_the_file_fails_up_and_down(
+    cli: Cli, folder: Path, frozen: Callable[[str], None]
+) -> None:
+    write(folder, TWO)
+    cli.ok("up", "--backend", "bubblewrap", "--only-answering")
+    frozen(cli.json("show", "web")[0]["labels"]["up.file"])
+    assert b"held is no longer in the file" in cli("up").stderr
+    write(folder, TWO.replace('"job"', '"held"'))
+    refused = cli("up")
+    assert (refused.returncode, b"docker/default does not answer and held 'held'" in refused.stderr) == (5, True)
+    write(folder, TWO)
+    gone = cli("down", "--json")
+    assert (gone.returncode, gone.stdout.count(b'"remove"')) == (5, 2)  # those that answer are removed
+    assert b"docker/default does not answer and may have sandboxes of" in gone.stderr
+    assert cli("down", "--only-answering").returncode == 0
+    assert cli("down", "--backend", "bubblewrap").returncode == 0
 
 
 @pytest.mark.parametrize(

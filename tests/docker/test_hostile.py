@@ -74,7 +74,7 @@ async def test_the_backend_passes_all_of_it_on_as_it_is(backend, hostile):
             # The engine's json-file driver keeps text, and replaces what is none.
             if seen == LINES.decode("utf-8", "replace").encode():
                 break
-    assert [one.what async for one in backend.happenings(ref, since=None, follow=False)][:1] == ["create"]
+    assert [one.what async for one in backend.guest_events(ref, since=None, follow=False)][:1] == ["create"]
 
 
 @pytest.mark.parametrize("words", [("ls", "--all"), ("show", "NAME"), ("rm", "NAME", "--yes"), ("start", "NAME/x")])

@@ -96,10 +96,10 @@ async def test_what_happened_is_told_without_what_we_did_for_ourselves(backend, 
     await backend.kill(await permit("kill"), ref, "SIGKILL")
 
     async def died():
-        return any([one.what == "die" async for one in backend.happenings(ref, since=None, follow=False)])
+        return any([one.what == "die" async for one in backend.guest_events(ref, since=None, follow=False)])
 
     await holds(died)
-    found = [one async for one in backend.happenings(ref, since=None, follow=False)]
+    found = [one async for one in backend.guest_events(ref, since=None, follow=False)]
     words = [one.what for one in found]
     assert words[0] == "create"
     for what in ("start", "exec_create", "exec_start", "kill", "die"):
@@ -109,14 +109,14 @@ async def test_what_happened_is_told_without_what_we_did_for_ourselves(backend, 
     assert [one.at for one in found] == sorted(one.at for one in found)
     assert not any("sandbox-console-helper" in json.dumps([one.detail, dict(one.attributes)]) for one in found)
     later = next(one.at for one in found if one.what == "die")
-    assert (await anext(backend.happenings(ref, since=later - 0.0001, follow=False))).what == "die"
+    assert (await anext(backend.guest_events(ref, since=later - 0.0001, follow=False))).what == "die"
     with pytest.raises(NotFound):
-        [one async for one in backend.happenings(NOWHERE, since=None, follow=False)]
+        [one async for one in backend.guest_events(NOWHERE, since=None, follow=False)]
 
 
 async def test_happenings_are_followed_to_the_end(backend, make, permit):
     ref = await make()
-    following = backend.happenings(ref, since=None, follow=True)
+    following = backend.guest_events(ref, since=None, follow=True)
     assert (await anext(following)).what == "create"
     await backend.remove(await permit("remove"), ref, force=True)
     async with asyncio.timeout(WAIT_S):

@@ -94,10 +94,10 @@ async def test_each_ability_has_its_row(console, ref, unique):
 
 async def test_known_secrets_are_masked_in_what_is_read(console, ref):
     await done(console, action.Exec(ref, ("sh", "-c", f": {CANARY}; sleep 1000 & sleep 0.1")))
-    happenings = [one async for one in console.inside.happenings(ref)]
-    assert any(one.what == "exec_create" and ": " in one.detail for one in happenings)
+    guest_events = [one async for one in console.inside.guest_events(ref)]
+    assert any(one.what == "exec_create" and ": " in one.detail for one in guest_events)
     texts = [
-        repr(happenings),
+        repr(guest_events),
         repr(await console.inside.processes(ref)),
         json.dumps(dict(await console.inside.raw(ref))),
     ]

@@ -129,7 +129,7 @@ async def test_logs_and_events_are_read_without_a_machine(backend):
     for follow in (False, True):
         async with asyncio.timeout(30):
             assert [batch async for batch in backend.logs(row.ref, LogQuery(follow=follow))] == []
-    events = [one async for one in backend.happenings(row.ref, since=None, follow=False)]
+    events = [one async for one in backend.guest_events(row.ref, since=None, follow=False)]
     assert any("entering VM" in one.detail for one in events)
     assert [one async for one in backend.egress_records(row.ref, since=None, follow=False)] == []
     with pytest.raises(NotFound):
@@ -189,8 +189,8 @@ async def test_what_is_asked_of_one_that_was_never_started_is_no_unknown_sandbox
     ref = await empty.create(await permit("create"), spec, (), lambda _: None)
     raw = await empty.raw(ref)
     assert (raw["id"], raw["spec"]["env"]) == (ref.id, {"PLAIN": "***"})
-    assert [one.what async for one in empty.happenings(ref, since=None, follow=False)] == ["create"]
-    assert [one async for one in empty.happenings(ref, since=time.time() + 9, follow=False)] == []
+    assert [one.what async for one in empty.guest_events(ref, since=None, follow=False)] == ["create"]
+    assert [one async for one in empty.guest_events(ref, since=time.time() + 9, follow=False)] == []
     assert [one async for one in empty.egress_records(ref, since=None, follow=False)] == []
     for asked in (
         empty.resume(await permit("resume"), ref),

@@ -79,7 +79,7 @@ async def test_egress_is_allowed_and_denied_and_secrets_reach_only_their_hosts(f
         "TOKEN",
     )
     await the_feed_goes_on(backend, fetch, ref, header)
-    said = [one.detail async for one in backend.happenings(ref, since=None, follow=False)]
+    said = [one.detail async for one in backend.guest_events(ref, since=None, follow=False)]
     # Why the feed has violations alone: of what it refused the runtime's log says not a word.
     assert not [line for line in said if "evil.example.com" in line]
     assert (await backend.probe_egress(await permit("probe"), ref, "api.acme.org", 443)).allowed
@@ -191,7 +191,7 @@ async def test_it_grows_live_is_found_by_the_next_console_and_a_crash_is_shown(f
     again = console(folder)
     [found] = await again.list()
     assert (found.ref, found.status, found.spec.memory_mib) == (ref, Status.RUNNING, 256)
-    assert [one async for one in again.happenings(ref, since=None, follow=False)]
+    assert [one async for one in again.guest_events(ref, since=None, follow=False)]
     events = []
 
     async def collect():

@@ -11,7 +11,7 @@ from msgspec import structs
 from sandbox_console.errors import BackendUnreachable, ConfigError, Conflict, NotFound
 from sandbox_console.model.action import Create, Remove, Rename
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
-from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec import MADE_BY, SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.service.bootstrap import timeouts
 from sandbox_console.service.reads.known_names import KnownNames
@@ -176,6 +176,72 @@ async def test_a_frozen_host_that_does_not_hold_the_name_is_not_waited_for(near,
             first, waiting = await anext(parts)
         assert {one.name for one in first[0]} == {"cx", "only-near"}
         assert waiting == [("far", "local")]
+
+
+async def test_a_frozen_host_is_not_waited_for_to_learn_that_a_name_to_be_made_is_nowhere(near, far):
+    await seen(Config(), near, far)
+    freeze(far)
+    async with open_console(Config(backends={"far": {"timeout_s": HANGS}}), backends=[near, far]) as console:
+        [found] = await console.find_all(["new"], changing=True, creating=True)
+    assert isinstance(found, NotFound)
+    assert "not asked: far" in found.message
+
+
+async def test_a_host_that_was_silent_is_not_waited_for_to_learn_that_a_name_is_nowhere(near, far, config):
+    await seen(config, near, far)
+    freeze(far)
+    await seen(config, near, far)
+    async with open_console(Config(backends={"far": {"timeout_s": HANGS}}), backends=[near, far]) as console:
+        [found] = await console.find_all(["new"], changing=True)
+        assert isinstance(found, NotFound)
+        assert "not asked: far (it did not answer last time)" in found.message
+        found = await console.find("only-near", changing=True, only_answering=True)
+        assert found.ref.id == "aaaaaa12"
+
+
+def of_file(sandbox, file):
+    return structs.replace(sandbox, managed=True, labels={MADE_BY: file})
+
+
+async def test_a_frozen_host_without_sandboxes_of_a_file_is_not_waited_for(near, far, config):
+    near.sandboxes["aaaaaa12"] = of_file(near.sandboxes["aaaaaa12"], "file#1")
+    far.sandboxes["bbbbbb12"] = of_file(far.sandboxes["bbbbbb12"], "file#2")
+    await seen(config, near, far)
+    freeze(far)
+    async with open_console(Config(backends={"far": {"timeout_s": HANGS}}), backends=[near, far]) as console:
+        found, doubts = await console.made_by("file#1")
+        assert ([one.name for one in found], doubts) == (["only-near"], [])
+        assert console.known_of("file#2") == ["only-far"]
+    async with open_console(config, backends=[near, far]) as console:
+        found, doubts = await console.made_by("file#2")
+        assert (found, [one.backend for one in doubts]) == ([], ["far"])
+        assert await console.made_by("file#2", only_answering=True) == ([], [])
+        assert await console.made_by("file#2", "near") == ([], [])
+
+
+async def test_a_list_of_an_earlier_version_says_nothing_of_files(near, far, config, home):
+    await seen(config, near, far)
+    stored = home / "state" / "names" / "far%2Flocal.json"
+    told = json.loads(stored.read_bytes())
+    stored.write_text(json.dumps({"answered_at": told["answered_at"], "names": [one[:3] for one in told["names"]]}))
+    freeze(far)
+    async with open_console(config, backends=[near, far]) as console:
+        assert [one.backend for one in (await console.made_by("file#1"))[1]] == ["far"]
+        with pytest.raises(BackendUnreachable, match="held 'only-far'"):
+            await console.find("only-far")
+
+
+async def test_what_up_asked_a_host_for_before_it_fell_silent_may_be_there(near, far, config):
+    await seen(config, near, far)
+    far.faults.verbs["create"] = RuntimeError("the connection was lost")
+    async with open_console(config, backends=[near, far]) as console:
+        spec = SandboxSpec("new", image="x", labels={MADE_BY: "file#1"})
+        with pytest.raises(Exception, match="the connection was lost"):
+            await console.perform(Create(spec, "far", "local")).result()
+    freeze(far)
+    async with open_console(config, backends=[near, far]) as console:
+        assert [one.backend for one in (await console.made_by("file#1"))[1]] == ["far"]
+        assert (await console.made_by("file#2"))[1] == []
 
 
 async def test_one_that_was_silent_is_asked_last_where_to_make_a_sandbox(near, far, config):

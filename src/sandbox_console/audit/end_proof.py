@@ -9,13 +9,14 @@ from typing import Any
 
 from sandbox_console.audit import rows, schema
 from sandbox_console.audit.anchors import Anchors
-from sandbox_console.audit.head import HeadFile
+from sandbox_console.audit.head import Head, HeadFile
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.open_segment import OpenSegment
 from sandbox_console.audit.reserve import Reserve
 
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
 CHANGED, UNANCHORED, FOREIGN, REWRITTEN = "log-changed", "anchors-missing", "anchors-changed", "pages-changed"
+UNDIGESTED = "digests-missing"
 """What a checkpoint records because no later verification could notice it."""
 
 
@@ -23,6 +24,7 @@ class EndProof:
     """One writer's head and anchors. Every method runs under the log's lock.
 
     ``tell`` commits a checkpoint row with an action and a body. ``mine`` is the last row that this process committed.
+    ``digested`` is the row after which the digests of the pages were written, according to the head.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class EndProof:
     ) -> None:  # fmt: skip
         self.anchors = anchors
         self.mine: rows.Place | None = None
+        self.digested = 0
         self._layout, self._segment, self._reserve, self._tell = layout, segment, reserve, tell
         self._keys = anchors.keys
         self._heads = HeadFile(layout.head, anchors.keys)
@@ -44,7 +47,20 @@ class EndProof:
     def tell_head(self, place: rows.Place) -> None:
         """Write the head's file beside the database."""
         with suppress(OSError):  # an old head does not look like a cut log; the next append notices a missing one
-            self._heads.write(self._segment.console, self._segment.index, *place, self._anchored)
+            seq, digest = place
+            console, index = self._segment.console, self._segment.index
+            self._heads.write(Head(console, index, seq, digest.hex(), self._anchored, digested=self.digested))
+
+    def tell_digested(self, seq: int) -> None:
+        """Note in the head that the digests of the pages after this row are on disk."""
+        if seq != self.digested:
+            self.digested = seq
+            self.tell_head(self._end())
+
+    def meet_head(self) -> None:
+        """Learn what another console wrote in the head."""
+        if self._heads.changed():
+            self._meet_head(self._end())
 
     def compared(self, head: rows.Place) -> rows.Place:
         """The head to follow. If the last row that this process wrote is missing or different, that is recorded first.
@@ -72,6 +88,7 @@ class EndProof:
             self.tell_head(self._end())
             return
         self._anchored = max(self._anchored, head.anchored)
+        self.digested = head.digested
         waiting = self._reserve.last() if self._reserve.holding else None
         if head.console == self._segment.console and head.seq > max(place[0], waiting[0] if waiting else 0):
             self._tell(CHANGED, {"wrote": head.seq, "hash": head.hash, "found": place[0]})
@@ -113,8 +130,7 @@ class EndProof:
 
     def miss_newest_anchor(self) -> None:
         """Record that an anchor of this log was removed while this process was writing."""
-        if self._heads.changed():
-            self._meet_head(self._end())
+        self.meet_head()
         self._meet_foreign()
         last = self.anchors.last()
         signed = last.seq if last else 0

@@ -1,8 +1,8 @@
 """The head: a copy of the last row and the newest anchor, written next to the database after each append.
 
 It needs no sync: after a power cut it may be older than the database, but never newer. So a log that ends before its
-head has been cut, and so have anchors that end before the one that the head names. It contains a MAC made with the
-log's key.
+head has been cut, and so have anchors that end before the one that the head names. Digests of the pages that are older
+than the head says were set back. It contains a MAC made with the log's key.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ SIZE = 512
 """Bytes: one sector, so that a power cut leaves either the older head or this one."""
 
 
-class Head(Struct, frozen=True):
-    """Row ``seq`` of ``segment`` is the last one and has ``hash`` (hex); ``anchored`` is the newest anchor's row."""
+class Head(Struct, frozen=True, omit_defaults=True):
+    """Row ``seq`` of ``segment`` is the last one and has ``hash`` (hex); ``anchored`` is the newest anchor's row.
+
+    ``digested`` is the row after which the digests of the pages were written; 0 if they never were.
+    """
 
     console: str
     segment: int
@@ -31,6 +34,7 @@ class Head(Struct, frozen=True):
     hash: str
     anchored: int
     mac: str = ""
+    digested: int = 0
 
 
 class HeadFile:
@@ -52,9 +56,9 @@ class HeadFile:
         finally:
             os.close(fd)
 
-    def write(self, console: str, segment: int, seq: int, digest: bytes, anchored: int) -> None:
-        """Write the head in place. Raises OSError if the file is gone."""
-        raw = _block(self._signed(Head(console, segment, seq, digest.hex(), anchored)))
+    def write(self, head: Head) -> None:
+        """Write the head in place, with its MAC. Raises OSError if the file is gone."""
+        raw = _block(self._signed(head))
         fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             os.pwrite(fd, raw, 0)
@@ -94,7 +98,9 @@ class HeadFile:
             os.close(fd)
 
     def _signed(self, head: Head) -> Head:
-        text = json.dumps([head.console, head.segment, head.seq, head.hash, head.anchored], separators=(",", ":"))
+        told: list[object] = [head.console, head.segment, head.seq, head.hash, head.anchored]
+        told += [head.digested] if head.digested else []  # a head that an older console wrote has none
+        text = json.dumps(told, separators=(",", ":"))
         return msgspec.structs.replace(head, mac=self._keys.of_head(text.encode()))
 
 

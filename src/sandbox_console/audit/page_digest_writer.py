@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,16 +12,19 @@ from pathlib import Path
 import msgspec
 
 from sandbox_console.audit import rows, schema
+from sandbox_console.audit.anchors import sync_folder
 from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.open_segment import ROOM, OpenSegment
 from sandbox_console.audit.page_digests import (
     SIZE,
+    Digests,
     File,
     Head,
     block,
     content_of,
     file_when_written,
+    lost,
     of_pages,
     read,
     text_of,
@@ -50,8 +54,16 @@ class PageDigests:
             return []
         return digests.differing(content)
 
-    def update(self) -> None:
-        """Move the write-ahead log into the file, as far as no reader prevents it, and write the digests anew.
+    def lost(self, digested: int) -> str:
+        """What is wrong with the digests that were written after row ``digested``; empty if they are there."""
+        if not digested:
+            return ""
+        return lost(*read(self._layout.pages, self._keys), digested, self._layout.pages.name)
+
+    def update(self) -> int:
+        """Move the write-ahead log into the file, as far as no reader prevents it, and write new digests.
+
+        Returns the row after which they were written; 0 if they are older than the last one.
 
         Only the pages that the write-ahead log has are read again, if nobody else has written to the file since the
         digests were written. No reset of the write-ahead log can then have lost a page.
@@ -59,12 +71,25 @@ class PageDigests:
         db = self._segment.there()
         before, place = self._file(), rows.head(db)
         frames = self._segment.checkpoint()
-        if place == self._last or self._segment.room() < ROOM:
-            return
+        if place == self._last:
+            return place[0]
+        if self._segment.room() < ROOM:
+            return 0
         digests, _ = read(self._layout.pages, self._keys)
         if digests is not None and digests.head.place == place and digests.head.file == self._file():
             self._last = place
-            return
+            return place[0]
+        each, page_bytes, count = self._made(db, digests, before, frames)
+        if each is None:
+            return 0
+        self._write(place, page_bytes, count, each)
+        self._last = place
+        return place[0]
+
+    def _made(
+        self, db: sqlite3.Connection, digests: Digests | None, before: File, frames: int
+    ) -> tuple[bytes | None, int, int]:
+        """The digests of all pages, with the bytes and the number of the pages."""
         [count], [page_bytes] = (db.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
         each = None
         if digests is not None and self._follows(digests.head, before) and digests.head.page_bytes == page_bytes:
@@ -72,12 +97,10 @@ class PageDigests:
         if each is None:
             content = content_of(db)
             each = of_pages(content, page_bytes) if content is not None else None
-        if each is not None:
-            self._write(place, page_bytes, count, each)
-            self._last = place
+        return each, page_bytes, count
 
     def _write(self, place: Place, page_bytes: int, count: int, each: bytes) -> None:
-        """Write the whole file or nothing. It needs no sync: an older one is out of date, and a part is recognised."""
+        """Write the whole file or nothing, on disk when this returns, because the head will say that it is there."""
         seq, digest = place
         head = Head(
             self._segment.console, self._segment.index, seq, digest.hex(), page_bytes, count,
@@ -90,7 +113,10 @@ class PageDigests:
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(fd, "wb") as file:
                 file.write(block(head) + each)
+                file.flush()
+                os.fsync(file.fileno())
             fresh.rename(self._layout.pages)
+            sync_folder(self._layout.folder)
         except OSError:
             fresh.unlink(missing_ok=True)
             raise

@@ -117,6 +117,17 @@ def read(path: Path, by: Check) -> tuple[Digests | None, str]:
     return (Digests(head, each), "") if hashlib.sha256(each).hexdigest() == head.digests else (None, changed)
 
 
+def lost(digests: Digests | None, problem: str, digested: int, name: str) -> str:
+    """What is wrong with digests as they were read, if the head says that some were written after row ``digested``."""
+    if problem or not digested:
+        return problem
+    if digests is None:
+        return f"{name} is gone or cut short: digests were written after row {digested}"
+    if digests.head.seq < digested:
+        return f"{name} was set back: it is from row {digests.head.seq}, and digests were written after row {digested}"
+    return ""
+
+
 def against_digests(db: sqlite3.Connection, name: str, noted: Sequence[tuple[Digests | None, str]]) -> tuple[str, str]:
     """Compare the newest segment with its digests, which were read before and after the connection began to read.
 
@@ -152,7 +163,7 @@ def _why_older(digests: Digests | None, place: Place) -> str:
 
 
 def against_manifest(name: str, noted: object, digest: str) -> tuple[str, str]:
-    """The same for a sealed segment, from the SHA-256 that its manifest has and the one that it has now."""
+    """What a sealed segment's SHA-256 in its manifest (``noted``) and its present one show: a problem, and a note."""
     if noted is None:
         return "", _UNUSED.format(name) + "an older console sealed it, without a digest of the file"
     if not noted or not digest:

@@ -46,7 +46,7 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     shipped = ship.place(layout.cursor)  # the same
     found = Findings()
     vouched = {anchor.seq: anchor.hash for anchor in signed} | ({head.seq: head.hash} if head else {})
-    log = Log(layout, public or anchors.keys, vouched)
+    log = Log(layout, public or anchors.keys, vouched, head.digested if head else 0)
     indices = layout.indices()
     indices = [*layout.archived(indices[0]), *indices] if indices else []
     for index in indices:
@@ -57,9 +57,9 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     _against_gap(anchors.last() if signed and public is None else None, found)
     _against_cursor(shipped, found)
     walk_reserve(log, found)
-    _altered(found)
     if public is None:
         _against_head(log, head, beheaded, signed, found)
+    _altered(found)
     if anchors.torn:
         found.warnings.append("the last anchor is incomplete, as after a power cut or on a full disk")
     return _result(found, signed, (*found.warnings, *LIMITS, *(BY_PUBLIC_KEY if public else ())))

@@ -14,10 +14,10 @@ from sandbox_console.audit import chain, page_digests, schema, segments
 from sandbox_console.audit.anchors import Check
 from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.db_thread import unit
-from sandbox_console.audit.end_proof import CHANGED, FOREIGN, REWRITTEN, UNANCHORED
+from sandbox_console.audit.end_proof import CHANGED, FOREIGN, REWRITTEN, UNANCHORED, UNDIGESTED
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.page_digests import Digests, read
+from sandbox_console.audit.page_digests import Digests
 from sandbox_console.audit.reader import reading
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.errors import AuditUnavailable
@@ -59,11 +59,17 @@ class Log(Struct, frozen=True):
     layout: Layout
     by: Check
     signed: Mapping[int, str]  # hashes that are proved outside of the database, by seq
+    digested: int = 0  # the row after which the digests of the pages were written, according to the head
 
     @property
     def mac(self) -> Callable[[bytes], bytes] | None:
         """The function that authenticates a row; None without the key."""
         return self.by.of_row if isinstance(self.by, Keys) and self.layout.key.exists() else None
+
+    def digests(self) -> tuple[Digests | None, str]:
+        """The digests of the newest segment's pages, or what is wrong with them."""
+        digests, problem = page_digests.read(self.layout.pages, self.by)
+        return digests, page_digests.lost(digests, problem, self.digested, self.layout.pages.name)
 
     @property
     def known(self) -> int:
@@ -78,7 +84,7 @@ async def walk_segment(log: Log, index: int, found: Findings, *, newest: bool) -
         async with reading(layout.stored(index)) as db:
             if db is None:
                 return
-            noted = [read(layout.pages, log.by)] if newest else []
+            noted = [log.digests()] if newest else []
             told, walked = await unit(db, lambda: _walk(db._conn, log, index, found, noted))  # noqa: SLF001
     except AuditUnavailable as error:
         if newest:
@@ -175,7 +181,7 @@ def _walk(
             found.retired |= _retired(db, log.known)
             found.altered += _told_by_consoles(db)
             if noted:  # a console that wrote in between has written them again
-                noted.append(read(log.layout.pages, log.by))
+                noted.append(log.digests())
                 told["pages"] = page_digests.against_digests(db, log.layout.stored(index).name, noted)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
@@ -210,11 +216,12 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
 
 def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     """The problems that consoles saw and recorded."""
-    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
+    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
     words = {CHANGED: "rows that a console had written before it were missing or different",
              UNANCHORED: "the anchors or their key were missing, and new ones were started",
              FOREIGN: "bytes that are no part of an anchor followed the last anchor",
-             REWRITTEN: "the segment's file had been changed where it has no row"}  # fmt: skip
+             REWRITTEN: "the segment's file had been changed where it has no row",
+             UNDIGESTED: "the digests of its pages were gone, changed or set back, and new ones were made"}  # fmt: skip
     return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
 
 

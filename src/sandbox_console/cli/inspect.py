@@ -85,12 +85,12 @@ async def _events(context: Context, console: Console, sandbox: Sandbox) -> None:
     since = None if args.since is None else when(args.since, context.now())
     away = False
     while True:
-        happenings = console.inside.happenings(sandbox.ref, since=since, follow=args.follow)
+        guest_events = console.inside.guest_events(sandbox.ref, since=since, follow=args.follow)
         try:
-            async with aclosing(happenings) as events:  # type: ignore[type-var]
+            async with aclosing(guest_events) as events:  # type: ignore[type-var]
                 async for event in events:
                     since, away = event.at + _AFTER_S, False
-                    _tell_happening(context, sandbox, event)
+                    _print_guest_event(context, sandbox, event)
             return
         except BackendUnreachable as error:
             if not args.follow:
@@ -101,14 +101,14 @@ async def _events(context: Context, console: Console, sandbox: Sandbox) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-def _tell_happening(context: Context, sandbox: Sandbox, event: GuestEvent) -> None:
+def _print_guest_event(context: Context, sandbox: Sandbox, event: GuestEvent) -> None:
     if context.json:
         context.record(_of(sandbox) | msgspec.to_builtins(event))
     else:
-        context.text(_happening(event))
+        context.text(_guest_event_line(event))
 
 
-def _happening(event: GuestEvent) -> str:
+def _guest_event_line(event: GuestEvent) -> str:
     attributes = " ".join(f"{key}={value}" for key, value in sorted(event.attributes.items()) if value)
     return "  ".join(
         filter(None, [moment_ns(int(event.at * 1e6) * 1000), f"{event.what:<12}", event.detail, attributes])

@@ -11,13 +11,21 @@ from msgspec import Struct
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.create import follow, place
+from sandbox_console.cli.create import chosen_host, follow
 from sandbox_console.cli.lifecycle import seconds
-from sandbox_console.cli.lookup import find_all
+from sandbox_console.cli.lookup import find_all, host_label
 from sandbox_console.cli.ls import asked_text
-from sandbox_console.cli.selection import DRY_RUN, confirm, fail_for_the_silent
+from sandbox_console.cli.selection import DRY_RUN, confirm
 from sandbox_console.cli.spec_options import parsed, read_text
-from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
+from sandbox_console.errors import (
+    BackendUnreachable,
+    Conflict,
+    ConsoleError,
+    InvalidSpec,
+    NotFound,
+    Unsupported,
+    UsageError,
+)
 from sandbox_console.model.action import Create, Remove, Stop, Update
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import Sandbox, Status
@@ -27,9 +35,13 @@ from sandbox_console.service.sandbox_file import SandboxFile, beyond, mark_of, r
 
 
 class Step(Struct, frozen=True):
-    """What ``up`` does about one spec: create it without ``found``, else carry out ``plan``. ``asks`` need a yes."""
+    """What ``up`` does about one spec: create it at ``target``, or carry out ``plan`` on ``found``.
+
+    ``asks`` need a yes.
+    """
 
     spec: SandboxSpec
+    target: tuple[str, str] = ("", "")
     found: Sandbox | None = None
     plan: Plan = Plan(())
     asks: tuple[str, ...] = ()
@@ -72,7 +84,7 @@ async def _up(context: Context, console: Console, file: SandboxFile) -> int:
             context.fail(error, step.spec.name if len(steps) > 1 else "")
         else:
             _print_done(context, step, end)
-    await _name_the_left(context, console, file)
+    _name_the_left(context, console, file)
     return context.code
 
 
@@ -90,9 +102,9 @@ def _chosen(context: Context, file: SandboxFile) -> Sequence[SandboxSpec]:
 async def _steps(context: Context, console: Console, file: SandboxFile) -> list[Step]:
     """What is to be done, before anything is. Raises the first error that would stop it."""
     specs = [file.wanted(spec) for spec in _chosen(context, file)]
-    looked = await find_all(context, console, [spec.name for spec in specs], changing=True)
+    looked = await find_all(context, console, [spec.name for spec in specs], changing=True, creating=True)
     founds = [_by_name(spec, one) for spec, one in zip(specs, looked, strict=True)]
-    target = await place(context, console) if any(isinstance(one, NotFound) for one in founds) else ("", "")
+    target = await chosen_host(context, console) if any(isinstance(one, NotFound) for one in founds) else ("", "")
     return [await _step(console, file, spec, one, target) for spec, one in zip(specs, founds, strict=True)]
 
 
@@ -108,7 +120,7 @@ async def _step(
 ) -> Step:
     if isinstance(found, NotFound):
         await _refuse_problems(console, spec, *target)
-        return Step(spec, asks=tuple(beyond(spec, None, file.path.parent)))
+        return Step(spec, target, asks=tuple(beyond(spec, None, file.path.parent)))
     if isinstance(found, ConsoleError):
         raise found
     found = await console.inspect(found.ref)
@@ -124,7 +136,7 @@ async def _step(
     if plan.how is How.RECREATE:
         fields = ", ".join(change.field for change in plan.changes if change.how is How.RECREATE)
         asks.append(f"it is recreated, because of {fields}: its processes and files outside the workspace are lost")
-    return Step(spec, found, plan, tuple(asks))
+    return Step(spec, target, found, plan, tuple(asks))
 
 
 async def _refuse_problems(console: Console, spec: SandboxSpec, backend: str, host: str) -> None:
@@ -143,11 +155,8 @@ def _refuse_unsupported(steps: Sequence[Step]) -> None:
 async def _carry_out(context: Context, console: Console, step: Step, *, asked: bool) -> ActionResult | None:
     """Do one step. Returns None if there is nothing to do. Raises ConsoleError."""
     if step.found is None:
-        backend, host = await place(context, console)
-        if not context.args.only_answering:
-            await console.refuse_held(step.spec.name)
-        action: Create | Update = Create(step.spec, backend, host)
-        for note in console.notes(step.spec, backend, host):
+        action: Create | Update = Create(step.spec, *step.target)
+        for note in console.notes(step.spec, *step.target):
             context.say(f"note: {step.spec.name}: {note}")
     elif step.plan.how is None:
         return None
@@ -188,23 +197,18 @@ def _print_done(context: Context, step: Step, end: ActionResult | None) -> None:
         context.say(f"note: {step.spec.name} is {step.found.status}: sandbox-console start {step.spec.name}")
 
 
-async def _name_the_left(context: Context, console: Console, file: SandboxFile) -> None:
-    """Name the sandboxes that the file made and no longer has."""
-    sandboxes, _ = await console.list(context.backend[0])
-    known = {spec.name for spec in file.specs}
-    for sandbox in sandboxes:
-        if sandbox.managed and file.made(sandbox.labels) and sandbox.name not in known:
-            context.say(
-                f"note: {sandbox.name} is no longer in the file: sandbox-console down {sandbox.name} removes it"
-            )
+def _name_the_left(context: Context, console: Console, file: SandboxFile) -> None:
+    """Name the sandboxes that the file made and no longer has, as the hosts listed them when the names were found."""
+    specs = {spec.name for spec in file.specs}
+    for name in console.known_of(file.mark, context.backend[0]):
+        if name not in specs:
+            context.say(f"note: {name} is no longer in the file: sandbox-console down {name} removes it")
 
 
 async def _down(context: Context, console: Console, file: SandboxFile) -> int:
     """Remove what the file made, and after a question what else was named."""
     grace_s = seconds(context.args.grace, "grace")
-    sandboxes, healths = await console.list(context.backend[0])
-    fail_for_the_silent(context, healths)
-    ours = [one for one in sandboxes if one.managed and file.made(one.labels)]
+    ours = await _made(context, console, file)
     names = list(dict.fromkeys(context.args.names))
     chosen = sorted((one for one in ours if not names or one.name in names), key=lambda one: (one.name, one.ref))
     missing = [name for name in names if name not in {one.name for one in chosen}]
@@ -229,6 +233,16 @@ async def _down(context: Context, console: Console, file: SandboxFile) -> int:
         else:
             _print_gone(context, one, end)
     return context.code
+
+
+async def _made(context: Context, console: Console, file: SandboxFile) -> Sequence[Sandbox]:
+    """What the file made. A host that does not answer and may have some of it is a failure of the verb."""
+    only_answering = context.args.only_answering
+    found, doubts = await console.made_by(file.mark, context.backend[0], only_answering=only_answering)
+    for health in doubts:
+        text = f"{host_label(health)} does not answer and may have sandboxes of {file.path}: {health.reason}"
+        context.fail(BackendUnreachable(text, hint=health.hint or "--only-answering leaves it out"))
+    return found
 
 
 async def _remove(context: Context, console: Console, sandbox: Sandbox, grace_s: float) -> ActionResult:

@@ -17,6 +17,9 @@ from sandbox_console.model.spec_fields import BY_NAME
 
 Limits = Literal["strict", "best-effort"]
 
+MADE_BY = "up.file"
+"""The label of sandboxes that ``up`` made: it names their file, so no template has it."""
+
 
 class SandboxSpec(Struct, frozen=True):
     """A sandbox as requested. None means "not requested"; an empty ``egress`` denies all connections.

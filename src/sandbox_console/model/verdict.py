@@ -16,6 +16,7 @@ from sandbox_console.model.sandbox import Exit, Sandbox, Status
 _NEAR_S = 15.0
 """Seconds. An action that ended a sandbox began at most its grace period, about ten seconds, before the end."""
 _ENDING = ("stop", "kill", "restart", "remove", "update")
+_STARTING = ("create", "start", "restart", "update", "restore", "fork")
 _KILL, _TERM = 9, 15
 _FAILED = "its command failed"
 
@@ -29,33 +30,46 @@ class Verdict(Struct, frozen=True):
 
 
 def verdict(
-    sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[GuestEvent] = (), last_words: str = ""
+    sandbox: Sandbox, entries: Sequence[AuditEntry], guest_events: Sequence[GuestEvent] = (), last_words: str = ""
 ) -> Verdict | None:
-    """Why a sandbox is not running, or does not stay so; None while it is, or before it ever was.
+    """Why a sandbox is not running, or does not stay so; None while it is, or before it was to be started.
 
-    ``happenings`` are the backend's events, oldest first; ``last_words`` is the end of its output.
+    ``guest_events`` are the backend's events, oldest first; ``last_words`` is the end of its output.
     """
     if sandbox.status is Status.STARTING and sandbox.restarts:
-        return _restarting(sandbox.restarts, happenings)
+        return _restarting(sandbox.restarts, guest_events)
+    if sandbox.status is Status.CREATED:
+        return _not_started(entries)
     if sandbox.status not in (Status.EXITED, Status.FAILED, Status.LOST):
         return None
-    found = _hinted(_without_gateway(_found(sandbox, entries, happenings), sandbox, happenings), sandbox, last_words)
+    found = _hinted(
+        _without_gateway(_found(sandbox, entries, guest_events), sandbox, guest_events), sandbox, last_words
+    )
     reason = sandbox.exit.reason if sandbox.exit else ""
     if reason and reason.casefold() in found.headline.casefold():
         return structs.replace(found, evidence=tuple(text for text in found.evidence if text != reason))
     return found
 
 
-def _restarting(count: int, happenings: Sequence[GuestEvent]) -> Verdict:
+def _restarting(count: int, guest_events: Sequence[GuestEvent]) -> Verdict:
     """A loop of restarts, with how it ended the last time."""
-    died = next((event for event in reversed(happenings) if event.what == "die"), None)
+    died = next((event for event in reversed(guest_events) if event.what == "die"), None)
     code = died.attributes.get("exitCode", "") if died else ""
     last = f", the last time with exit {code}" if code else ""
     seen = (f"event die {_time(died.at)}",) if died else ()
     return Verdict(f"it ended and was started again {count} times{last}", (f"restarts: {count}", *seen))
 
 
-def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[GuestEvent]) -> Verdict:
+def _not_started(entries: Sequence[AuditEntry]) -> Verdict | None:
+    """A start that failed, which an engine may not remember; None if it was never started."""
+    starts = [entry for entry in entries if entry.attempt.action in _STARTING]
+    last = max(starts, key=lambda entry: entry.attempt.at_ns, default=None)
+    if last is None or last.end is None or last.outcome != Outcome.FAILED:
+        return None
+    return Verdict(f"it never ran: {last.end.body.get('error') or 'unknown why'}", (_row(last),))
+
+
+def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], guest_events: Sequence[GuestEvent]) -> Verdict:
     evidence = tuple(_evidence(sandbox))
     if sandbox.status is Status.LOST:
         return Verdict(
@@ -68,14 +82,18 @@ def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence
     killer = ended_by(sandbox, entries)
     if killer is not None:
         evidence = (*evidence, _row(killer))
-    return _judged(sandbox, end, killer, happenings, evidence)
+    return _judged(sandbox, end, killer, guest_events, evidence)
 
 
 def _judged(
-    sandbox: Sandbox, end: Exit, killer: AuditEntry | None, happenings: Sequence[GuestEvent], evidence: tuple[str, ...]
+    sandbox: Sandbox,
+    end: Exit,
+    killer: AuditEntry | None,
+    guest_events: Sequence[GuestEvent],
+    evidence: tuple[str, ...],
 ) -> Verdict:
     if end.oom and (end.signal == _KILL or end.code is None):
-        seen = _oom_seen(sandbox, happenings)
+        seen = _oom_seen(sandbox, guest_events)
         return Verdict("out of memory: the kernel killed it at its limit", (*evidence, *seen))
     if limit := _time_limit(sandbox, end):
         return Verdict(limit, evidence)
@@ -83,17 +101,17 @@ def _judged(
         attempt = killer.attempt
         return Verdict(f"{_DID.get(attempt.action, attempt.action)} by {attempt.actor}", evidence)
     number = end.signal or (end.code - 128 if end.code is not None and 128 < end.code < 160 else None)
-    if restarted := _with_its_host(sandbox, end, happenings):
+    if restarted := _with_its_host(sandbox, end, guest_events):
         return structs.replace(restarted, evidence=(*evidence, *restarted.evidence))
-    if sent := _by_another_client(sandbox, number, happenings):
+    if sent := _by_another_client(sandbox, number, guest_events):
         return structs.replace(sent, evidence=(*evidence, *sent.evidence))
-    own = end.signal is None and end.code in (128 + _KILL, 128 + _TERM) and _without_signal(sandbox, happenings)
-    return _by_itself(end, number, _oom_seen(sandbox, happenings), evidence, own=own)
+    own = end.signal is None and end.code in (128 + _KILL, 128 + _TERM) and _without_signal(sandbox, guest_events)
+    return _by_itself(end, number, _oom_seen(sandbox, guest_events), evidence, own=own)
 
 
-def _without_signal(sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> bool:
+def _without_signal(sandbox: Sandbox, guest_events: Sequence[GuestEvent]) -> bool:
     """Whether the backend says that no signal ended it, and not only that the code is above 128."""
-    died = [event for event in happenings if event.what == "die" and _this_run(sandbox, event.at)]
+    died = [event for event in guest_events if event.what == "die" and _this_run(sandbox, event.at)]
     return bool(died) and died[-1].attributes.get("signal") == ""
 
 
@@ -118,24 +136,24 @@ def _by_itself(
     return Verdict(f"{_FAILED}: exit {end.code}{_MEANING.get(end.code, '')}", evidence)
 
 
-def _oom_seen(sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> tuple[str, ...]:
-    for event in reversed(happenings):
+def _oom_seen(sandbox: Sandbox, guest_events: Sequence[GuestEvent]) -> tuple[str, ...]:
+    for event in reversed(guest_events):
         if event.what == "oom" and _this_run(sandbox, event.at):
-            told = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
-            return (f"event oom {_time(event.at)}{told}",)
+            limits = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
+            return (f"event oom {_time(event.at)}{limits}",)
     return ()
 
 
 _OOM_TOLD = ("peak", "limit", "kills")
 
 
-def _with_its_host(sandbox: Sandbox, end: Exit, happenings: Sequence[GuestEvent]) -> Verdict | None:
+def _with_its_host(sandbox: Sandbox, end: Exit, guest_events: Sequence[GuestEvent]) -> Verdict | None:
     """An end with the engine or the machine: by a signal that nobody is known to have sent, right before its start."""
     at = sandbox.finished_at
     if at is None or end.code not in _SWEPT_AWAY:
         return None
     for what, text in _STARTS.items():
-        for event in happenings:
+        for event in guest_events:
             if event.what == what and event.at - _STOPPING_S <= at <= event.at + _STARTING_S:
                 return Verdict(text, (f"it began again {_time(event.at)}",))
     return None
@@ -155,10 +173,10 @@ _DID = {"stop": "stopped", "kill": "killed", "restart": "stopped for a restart",
 _MEANING = {126: ", found but not executable", 127: ", command not found"}
 
 
-def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[GuestEvent]) -> Verdict | None:
+def _by_another_client(sandbox: Sandbox, number: int | None, guest_events: Sequence[GuestEvent]) -> Verdict | None:
     """A signal that the backend sent but this console did not, as ``docker kill`` or ``docker stop`` send it."""
     at = sandbox.finished_at
-    for event in reversed(happenings):
+    for event in reversed(guest_events):
         if event.what != "kill" or at is None or not at - _NEAR_S <= event.at <= at + 1:
             continue
         word = event.attributes.get("signal", "")
@@ -174,11 +192,11 @@ def _this_run(sandbox: Sandbox, at: float) -> bool:
     return (begin is None or at >= begin - 1) and (end is None or at <= end + 1)
 
 
-def _without_gateway(verdict: Verdict, sandbox: Sandbox, happenings: Sequence[GuestEvent]) -> Verdict:
+def _without_gateway(verdict: Verdict, sandbox: Sandbox, guest_events: Sequence[GuestEvent]) -> Verdict:
     """The end of a command that failed by itself while its egress gateway was gone, and with it its way out."""
     if not verdict.headline.startswith(_FAILED):
         return verdict
-    mine = [event for event in happenings if event.what in _GATEWAY and _this_run(sandbox, event.at)]
+    mine = [event for event in guest_events if event.what in _GATEWAY and _this_run(sandbox, event.at)]
     gone = next((event for event in reversed(mine) if event.what in _GATEWAY_GONE), None)
     if gone is None or (mine[-1].what == "gateway_start" and (sandbox.finished_at or 0.0) - mine[-1].at > _NEAR_S):
         return verdict
@@ -258,24 +276,32 @@ def _time_limit(sandbox: Sandbox, end: Exit) -> str:
 
 
 def ended_by(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> AuditEntry | None:
-    """The action of a console that ended a sandbox: an attempt that was allowed, right before the end."""
+    """The action of a console that ended its last run: an attempt that was allowed, right before the end."""
     if sandbox.finished_at is None:
         return None
-    for entry in sorted(entries, key=lambda one: -one.attempt.at_ns):
+    for entry in sorted(filter(_can_end, entries), key=lambda one: -one.attempt.at_ns):
         at = entry.attempt.at_ns / 1e9
+        if sandbox.started_at is not None and at < sandbox.started_at <= sandbox.finished_at:
+            return None
         let = entry.outcome not in (Outcome.DENIED, Outcome.UNSUPPORTED)
         took_s = (entry.end.dur_us or 0) / 1e6 if entry.end else 0.0
-        if entry.attempt.action in _ENDING and let and at - 1 <= sandbox.finished_at <= at + max(took_s, _NEAR_S):
+        if let and at - 1 <= sandbox.finished_at <= at + max(took_s, _NEAR_S):
             return entry
     return None
+
+
+def _can_end(entry: AuditEntry) -> bool:
+    """Whether it is an action that ends a sandbox; an update does so only if it recreates."""
+    live = entry.end is not None and entry.end.body.get("how", "recreate") != "recreate"
+    return entry.attempt.action in _ENDING and not live
 
 
 def _evidence(sandbox: Sandbox) -> list[str]:
     end = sandbox.exit
     if end is None:
-        return ["no exit is told"]
+        return ["no exit was reported"]
     found = [f"exit {'unknown' if end.code is None else end.code}"]
-    found.append(f"signal {_name(end.signal)}" if end.signal else "no signal told")
+    found.append(f"signal {_name(end.signal)}" if end.signal else "no signal was reported")
     found.append({True: "out of memory: yes", False: "out of memory: no", None: "out of memory: unknown"}[end.oom])
     if end.reason and not any(end.reason.casefold() in text.casefold() for text in found):
         found.append(end.reason)

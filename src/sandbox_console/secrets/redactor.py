@@ -65,12 +65,13 @@ class Redactor:
         """Whether any value is known."""
         return self._automaton is not None
 
-    def add(self, values: Iterable[str]) -> None:
-        """Add values to be masked."""
+    def add(self, values: Iterable[str]) -> bool:
+        """Add values to be masked. Returns whether any was not known."""
         values = list(values)
         new = {form for value in values for form in forms(value)}.difference(self._forms)
         if new:
             self._learn(new, (beside for value in values for beside in edges(value).items()))
+        return bool(new)
 
     def state(self) -> dict[str, list[Any]]:
         """What it looks for, as JSON: for another process, which has to keep it to itself. See ``from_state``."""

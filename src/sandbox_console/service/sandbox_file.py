@@ -12,9 +12,8 @@ from msgspec import Struct, structs
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.errors import InvalidSpec, UsageError
 from sandbox_console.model import check
-from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec import MADE_BY, SandboxSpec
 from sandbox_console.service.config_lines import line_in_table
-from sandbox_console.service.templates import MADE_BY
 
 TABLE = "sandbox"
 _MOST = 100

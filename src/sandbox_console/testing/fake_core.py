@@ -30,13 +30,13 @@ EVERYTHING = Capabilities(frozenset(Capability))
 class Within(Struct):
     """The contents of fake sandboxes, by sandbox id, and of their backend.
 
-    ``files`` are added to the image's. ``processes`` are reported instead of what really runs. ``happenings`` and
+    ``files`` are added to the image's. ``processes`` are reported instead of what really runs. ``guest_events`` and
     ``egress`` are earlier events and records. ``images`` and ``snapshots`` exist from the start.
     """
 
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     processes: Mapping[str, Sequence[GuestProcess]] = field(default_factory=dict)
-    happenings: Mapping[str, Sequence[GuestEvent]] = field(default_factory=dict)
+    guest_events: Mapping[str, Sequence[GuestEvent]] = field(default_factory=dict)
     egress: Mapping[str, Sequence[EgressRecord]] = field(default_factory=dict)
     images: Sequence[Image] = ()
     snapshots: Sequence[Snapshot] = ()
@@ -99,7 +99,7 @@ class FakeCore:
             for path, data in files.items():
                 self._tree(id_).write(path, data, self._clock())
         self._processes = dict(within.processes)
-        self._happened = {id_: list(found) for id_, found in within.happenings.items()}
+        self._happened = {id_: list(found) for id_, found in within.guest_events.items()}
         self._egress = {id_: list(found) for id_, found in within.egress.items()}
         self._rules: dict[str, tuple[EgressRule, ...]] = {}
         self._snapshots = {one.name: FakeImageStore(one) for one in within.snapshots}
@@ -121,7 +121,7 @@ class FakeCore:
         await self._wake()
 
     async def happen(self, ref: SandboxRef, what: str, detail: str = "", **attributes: str) -> None:
-        """Make something happen to a sandbox, which ``happenings`` then reports."""
+        """Make something happen to a sandbox, which ``guest_events`` then reports."""
         self._happened.setdefault(ref.id, []).append(GuestEvent(self._clock(), what, detail, attributes))
         await self._wake()
 

@@ -21,7 +21,7 @@ T = TypeVar("T", GuestEvent, EgressRecord)
 
 
 class FakeGuest(FakeCore):
-    """``Files``, ``Processes``, ``Changes``, ``Raw``, ``Happenings``, ``Attachable`` and ``Egress``."""
+    """``Files``, ``Processes``, ``Changes``, ``Raw``, ``GuestEvents``, ``Attachable`` and ``Egress``."""
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
         await self._look("stat", ref)
@@ -77,8 +77,8 @@ class FakeGuest(FakeCore):
         spec = self._get(ref).spec
         return [f"{name}=***" for name in (*(spec.env if spec else ()), *self._secrets.get(ref.id, ()))]
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
-        await self._look("happenings", ref)
+    async def guest_events(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
+        await self._look("guest_events", ref)
         async for event in self._feed(self._happened.setdefault(ref.id, []), ref, since, follow):
             yield event
 

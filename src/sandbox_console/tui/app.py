@@ -21,7 +21,7 @@ from sandbox_console.model.action import Action, Update, ref_of
 from sandbox_console.model.event import ConfigChanged
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui.actions.outcome import ended_words
-from sandbox_console.tui.app_parts import Told
+from sandbox_console.tui.app_parts import LoggedMessage
 from sandbox_console.tui.base.themes import DARK, LIGHT, THEMES, after
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TooSmallScreen, too_small
@@ -30,25 +30,25 @@ from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.main.main_screen import MainScreen
 from sandbox_console.tui.pages import PageActions
 from sandbox_console.tui.pulse.history import History
-from sandbox_console.tui.shell.shell import ShellAsked
+from sandbox_console.tui.shell.shell import ShellRequested
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.state.messages import (
-    ActionAsked,
+    ActionRequested,
     Arrived,
-    AttachAsked,
-    BulkAsked,
-    ChangesAsked,
-    DraftAsked,
-    EditSeveralAsked,
-    EgressAsked,
-    FormAsked,
-    FormFromAsked,
-    ForwardAsked,
-    NameAsked,
-    ShellsAsked,
-    TemplateAsked,
-    TimelineAsked,
-    WhyAsked,
+    AttachRequested,
+    BulkRequested,
+    CauseRequested,
+    ChangesRequested,
+    DraftRequested,
+    EditSeveralRequested,
+    EgressRequested,
+    FormRequested,
+    FormSourceRequested,
+    ForwardRequested,
+    ShellsRequested,
+    TemplateRequested,
+    TimelineRequested,
+    VerbInputRequested,
     bridge,
 )
 from sandbox_console.tui.state.operations import Work
@@ -80,7 +80,7 @@ class ConsoleApp(PageActions):
         self.work = Work(console, self.publish, self._ended)
         self.history = History()
         self.main = MainScreen(console, self.publish, clock)
-        self.told: deque[Told] = deque(maxlen=MESSAGES_KEPT)
+        self.message_log: deque[LoggedMessage] = deque(maxlen=MESSAGES_KEPT)
         self._bridge: asyncio.Task[None] | None = None
         self._alerts: asyncio.Task[None] | None = None
 
@@ -151,52 +151,52 @@ class ConsoleApp(PageActions):
 
     # --- up: from requests to the console
 
-    def on_action_asked(self, message: ActionAsked) -> None:
+    def on_action_requested(self, message: ActionRequested) -> None:
         self.run_worker(self.flows.act(message.action, message.sandbox))
 
-    def on_bulk_asked(self, message: BulkAsked) -> None:
+    def on_bulk_requested(self, message: BulkRequested) -> None:
         self.run_worker(self.bulk.ask(message))
 
-    def on_shell_asked(self, message: ShellAsked) -> None:
+    def on_shell_requested(self, message: ShellRequested) -> None:
         self.run_worker(self.shells.shell(message, self.main.detail.shells.open), keys_wait=False)
 
-    def on_shells_asked(self, message: ShellsAsked) -> None:
+    def on_shells_requested(self, message: ShellsRequested) -> None:
         self.run_worker(self.shells.page(message.sandboxes, self.main.detail.shells, choose=message.choose))
 
-    def on_egress_asked(self, message: EgressAsked) -> None:
+    def on_egress_requested(self, message: EgressRequested) -> None:
         self.run_worker(self.egress.ask(message))
 
-    def on_draft_asked(self, message: DraftAsked) -> None:
+    def on_draft_requested(self, message: DraftRequested) -> None:
         self.egress.draft(message.sandboxes)
 
-    def on_why_asked(self, message: WhyAsked) -> None:
+    def on_cause_requested(self, message: CauseRequested) -> None:
         self.open_why(message.sandbox)
 
-    def on_timeline_asked(self, message: TimelineAsked) -> None:
+    def on_timeline_requested(self, message: TimelineRequested) -> None:
         self.open_timeline(message.sandboxes)
 
-    def on_form_asked(self, message: FormAsked) -> None:
+    def on_form_requested(self, message: FormRequested) -> None:
         self.run_worker(self.open_form(message.sandbox))
 
-    def on_edit_several_asked(self, message: EditSeveralAsked) -> None:
+    def on_edit_several_requested(self, message: EditSeveralRequested) -> None:
         self.run_worker(self.open_form_of(message.sandboxes, message.hidden))
 
-    def on_form_from_asked(self, _: FormFromAsked) -> None:
+    def on_form_source_requested(self, _: FormSourceRequested) -> None:
         self.run_worker(self.open_form_from())
 
-    def on_template_asked(self, message: TemplateAsked) -> None:
+    def on_template_requested(self, message: TemplateRequested) -> None:
         self.run_worker(self.templates.save(message.sandbox))
 
-    def on_name_asked(self, message: NameAsked) -> None:
+    def on_verb_input_requested(self, message: VerbInputRequested) -> None:
         self.run_worker(self.flows.named(message.naming, message.sandbox))
 
-    def on_attach_asked(self, message: AttachAsked) -> None:
+    def on_attach_requested(self, message: AttachRequested) -> None:
         self.run_worker(self.shells.attach(message.sandbox))
 
-    def on_forward_asked(self, message: ForwardAsked) -> None:
+    def on_forward_requested(self, message: ForwardRequested) -> None:
         self.run_worker(self.forwards.ask(message.sandbox))
 
-    def on_changes_asked(self, message: ChangesAsked) -> None:
+    def on_changes_requested(self, message: ChangesRequested) -> None:
         self.run_worker(self.flows.changes(message.sandbox))
 
     def _ended(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None:
@@ -205,8 +205,8 @@ class ConsoleApp(PageActions):
             self.notify(
                 f"{error_words(error, apart=True)}{row}", title=f"{action.verb} {name}", severity="error", timeout=10
             )
-        elif result is not None and (told := egress_text.ended(action, name, result)) is not None:
-            text, good = told
+        elif result is not None and (message_log := egress_text.ended(action, name, result)) is not None:
+            text, good = message_log
             self.notify(text, severity="information" if good else "warning", timeout=None if good else 15)
         elif result is not None:
             self.notify(ended_words(action, name, result))
@@ -223,7 +223,7 @@ class ConsoleApp(PageActions):
         markup: bool = False,
     ) -> None:
         """Show a message for a while, and keep it for the messages page."""
-        self.told.append((self.now(), severity, f"{title}: {message}" if title else message))
+        self.message_log.append((self.now(), severity, f"{title}: {message}" if title else message))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def action_next_theme(self) -> None:
@@ -280,5 +280,5 @@ class ConsoleApp(PageActions):
             self.pop_screen()
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

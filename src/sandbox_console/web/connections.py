@@ -9,11 +9,11 @@ import ssl
 import struct
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 from aiohttp import web
 
 from sandbox_console.web.http_handler import Handler
+from sandbox_console.web.peer_user import End, user_at
 
 HEADER_S = 5.0
 """Seconds within which a connection must send a whole request header, at first and after each response."""
@@ -150,31 +150,11 @@ def owner_of(link: socket.socket) -> str:
         peer, own = link.getpeername(), link.getsockname()
     except OSError:  # the connection is gone
         return ""
-    address = ipaddress.ip_address(peer[0].partition("%")[0])
-    if address.is_loopback or peer[0] == own[0]:
-        uid = _uid_of(peer, own)
+    there, here = End.of(peer), End.of(own)
+    address = there.address
+    if address.is_loopback or address == here.address:
+        uid = user_at(there, here)
         return address.compressed if uid is None else f"uid {uid}"
     if address.version == 6:
         return ipaddress.ip_network((address, 64), strict=False).with_prefixlen
     return address.compressed
-
-
-def _uid_of(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
-    """The user whose socket is at the other end, which is in the kernel's table of this machine's sockets too."""
-    wanted = [_row_address(peer).encode(), _row_address(own).encode()]
-    try:
-        table = Path("/proc/net/tcp6" if ":" in peer[0] else "/proc/net/tcp").read_bytes()
-    except OSError:
-        return None
-    for line in table.splitlines()[1:]:
-        if (words := line.split())[1:3] == wanted:
-            return int(words[7])
-    return None
-
-
-def _row_address(end: tuple[str, int]) -> str:
-    """An address as the table writes it: words of 32 bits in the machine's order, in hexadecimal."""
-    packed = ipaddress.ip_address(end[0].partition("%")[0]).packed
-    words = struct.unpack(f">{len(packed) // 4}I", packed)
-    shown = "".join(struct.pack("=I", word).hex().upper() for word in words)
-    return f"{shown}:{end[1]:04X}"

@@ -35,7 +35,7 @@ def hostile_fake():
     lines = [LogRecord(int((NOW - 61) * NS), Stream.STDERR, f"ERROR {HOSTILE}\n".encode())]
     one = sandbox(CRASHED, HOSTILE, Status.EXITED, exit=Exit(3, reason=HOSTILE), finished_at=NOW - 60)
     happened = {CRASHED: [GuestEvent(NOW - 60, "die", HOSTILE, {"exitCode": HOSTILE})]}
-    return FakeBackend([one], logs={CRASHED: lines}, within=Within(happenings=happened), clock=lambda: NOW)
+    return FakeBackend([one], logs={CRASHED: lines}, within=Within(guest_events=happened), clock=lambda: NOW)
 
 
 async def page(app, pilot, kind):

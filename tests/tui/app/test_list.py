@@ -196,7 +196,7 @@ async def test_the_group_key_goes_round_and_sorting_stays_within(run_app, fake):
         assert names(app) == ["theirs", "lost", "done", "crashed", "builder", "agent", "alone"]
         for by in ("host", "image", ""):
             await pilot.press("ctrl+g")
-            await until(pilot, lambda by=by: app.main.fleet.wanted.group == by)
+            await until(pilot, lambda by=by: app.main.fleet.options.group == by)
         await until(pilot, lambda: not heads(app))
 
 

@@ -16,7 +16,7 @@ from sandbox_console.errors import UsageError
 from sandbox_console.model.event import Changed, Denied, Listed, Removed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, SandboxRef, Stats, Status
 from sandbox_console.service.config import ViewOptions
-from sandbox_console.tui.fleet.arrangement import Arranger, Hidden, Wanted, fault, newest_first
+from sandbox_console.tui.fleet.arrangement import Arranger, Hidden, ListOptions, fault, newest_first
 from sandbox_console.tui.fleet.columns import BY_KEY, USUAL, Chosen, choose, column_key
 from sandbox_console.tui.fleet.command_parser import (
     Command,
@@ -148,12 +148,12 @@ def test_views_are_bounded_and_a_broken_file_is_no_view(tmp_path):
 
 
 def test_columns_are_kept_and_what_is_broken_is_the_usual(tmp_path):
-    ColumnChoice(tmp_path).set(Chosen(("state", "name", "host"), (("name", 20),)), keep=True)
+    ColumnChoice(tmp_path).set(Chosen(("state", "name", "host"), (("name", 20),)), save=True)
     again = ColumnChoice(tmp_path).chosen
     assert again == Chosen(("state", "name", "host"), (("name", 20),))
     assert [column.max_width for column in again.columns()][1] == 20
     assert len(again.columns(everything=True)) == len(BY_KEY)
-    ColumnChoice(tmp_path).set(Chosen(), keep=False)
+    ColumnChoice(tmp_path).set(Chosen(), save=False)
     assert ColumnChoice(tmp_path).chosen == again
     for broken in ("{", "[]", '{"columns": ["nope"]}', '{"columns": 3}', '{"widths": {"name": "x"}}'):
         (tmp_path / "columns.json").write_text(broken)
@@ -180,12 +180,12 @@ def test_columns_are_named_as_people_name_them():
 # --- what is shown
 
 
-def arranged(wanted=None, state=STATE):
-    return Arranger(Showing()).arrange(state, wanted or Wanted(), NOW)
+def arranged(options=None, state=STATE):
+    return Arranger(Showing()).arrange(state, options or ListOptions(), NOW)
 
 
 def test_what_is_hidden_is_counted_once_by_what_hides_it():
-    found = arranged(Wanted(parse_filter("crashed"), faults=True, managed=True))
+    found = arranged(ListOptions(parse_filter("crashed"), faults=True, managed=True))
     assert [one.name for one in found.sandboxes] == ["crashed"]
     assert found.hidden == Hidden(others=1, healthy=2, filtered=2)
     assert found.hidden.total + len(found.sandboxes) == len(FLEET)
@@ -212,7 +212,7 @@ def test_what_a_silent_backend_holds_is_a_fault():
 
 
 def test_groups_have_heads_with_counts_and_fold():
-    found = arranged(Wanted(group="label:team"))
+    found = arranged(ListOptions(group="label:team"))
     heads = [row for row in found.rows if row.head]
     assert [row.key.value for row in heads] == ["blue", "red", ""]
     assert "no team" in "".join(heads[2].paint()[0])
@@ -224,7 +224,7 @@ def test_groups_have_heads_with_counts_and_fold():
         "agent",
     ]
     key = GroupKey("label:team", "")
-    folded = arranged(Wanted(group="label:team", folded=frozenset({key})))
+    folded = arranged(ListOptions(group="label:team", folded=frozenset({key})))
     assert len(folded.rows) == len(found.rows) - 4
     assert len(folded.sandboxes) == len(FLEET)
     assert "".join(folded.rows[-1].paint()[0]).startswith("▸")
@@ -252,18 +252,18 @@ def test_the_newest_are_first_and_equal_ones_by_name():
 
 def test_rows_are_the_same_while_their_sandbox_is():
     arranger = Arranger(Showing())
-    before = arranger.arrange(STATE, Wanted(), NOW)
+    before = arranger.arrange(STATE, ListOptions(), NOW)
     sampled = reduce(STATE, [Sampled(FLEET[0].ref, Stats(NOW, 5.0))])
     assert sampled.sandboxes is STATE.sandboxes
-    assert arranger.arrange(sampled, Wanted(), NOW) is before
+    assert arranger.arrange(sampled, ListOptions(), NOW) is before
     changed = reduce(sampled, [Changed(structs.replace(FLEET[0], status=Status.PAUSED))])
-    after = arranger.arrange(changed, Wanted(), NOW)
+    after = arranger.arrange(changed, ListOptions(), NOW)
     same = {id(row) for row in before.rows} & {id(row) for row in after.rows}
     assert len(same) == len(FLEET) - 1
 
 
 def test_what_changed_came_and_went_is_arranged_as_if_it_had_been_so_from_the_start():
-    arranger, wanted = Arranger(Showing()), Wanted(parse_filter("!zzz"), managed=True)
+    arranger, options = Arranger(Showing()), ListOptions(parse_filter("!zzz"), managed=True)
     younger = structs.replace(FLEET[1], name="younger", created_at=NOW)
     steps = [
         [Changed(structs.replace(FLEET[0], status=Status.PAUSED))], [Changed(younger)], [Removed(FLEET[2].ref)],
@@ -271,18 +271,18 @@ def test_what_changed_came_and_went_is_arranged_as_if_it_had_been_so_from_the_st
     ]  # fmt: skip
     state = STATE
     for news in steps:
-        arranger.arrange(state, wanted, NOW)
+        arranger.arrange(state, options, NOW)
         state = reduce(state, news)
-        found, fresh = arranger.arrange(state, wanted, NOW), arranged(wanted, state)
+        found, fresh = arranger.arrange(state, options, NOW), arranged(options, state)
         assert [row.sandbox for row in found.rows] == [row.sandbox for row in fresh.rows] == list(fresh.sandboxes)
         assert found.hidden == fresh.hidden
 
 
 def test_a_filter_on_samples_follows_them():
-    arranger, wanted = Arranger(Showing()), Wanted(parse_filter("cpu>80"))
-    assert not arranger.arrange(STATE, wanted, NOW).rows
+    arranger, options = Arranger(Showing()), ListOptions(parse_filter("cpu>80"))
+    assert not arranger.arrange(STATE, options, NOW).rows
     state = reduce(STATE, [Sampled(FLEET[0].ref, Stats(NOW, 90.0))])
-    assert [row.sandbox.name for row in arranger.arrange(state, wanted, NOW).rows] == ["agent"]
+    assert [row.sandbox.name for row in arranger.arrange(state, options, NOW).rows] == ["agent"]
 
 
 # --- state and rows

@@ -23,7 +23,7 @@ from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 ID = "aaaaaaaaaaaa"
 KEYS = {tab.id: str(number % 10) for number, tab in enumerate(TABS, 1)}
 REFUSED = BackendError("the engine is busy with something else", hint="try again in a minute")
-ASKED = ("logs", "stats", "processes", "list_dir", "egress", "egress_records", "happenings", "raw")
+ASKED = ("logs", "stats", "processes", "list_dir", "egress", "egress_records", "guest_events", "raw")
 LONG = "a-word-that-is-much-longer-than-anybody-would-have-thought-and-then-some-more-of-it"
 
 pytestmark = pytest.mark.timeout(600)
@@ -49,7 +49,7 @@ def inside():
             GuestProcess(7, 1, "agent", 93.0, 44 << 20, "running", "python main.py --loop"),
             GuestProcess(12, 7, "agent", 0.1, 2 << 20, "sleeping", "sh -c 'curl example.org'"),
         ]},
-        happenings={ID: [
+        guest_events={ID: [
             GuestEvent(NOW - 500, "create", attributes={"image": "python:3.12"}), GuestEvent(NOW - 499, "start"),
             GuestEvent(NOW - 60, "oom", "a process was killed"), GuestEvent(NOW - 30, "exec_start", "sh -c id"),
         ]},
@@ -76,7 +76,7 @@ def much():
     within = Within(
         files={ID: {f"/{at:03}-{LONG}.txt": b"x" * at * 1000 for at in range(150)}},
         processes={ID: [GuestProcess(at, at - 1, LONG, 1e6, 1 << 40, "sleeping", f"{at} {LONG} {LONG}") for at in range(1, 80)]},
-        happenings={ID: [GuestEvent(NOW - 500 + at, LONG, LONG, {"key": LONG}) for at in range(150)]},
+        guest_events={ID: [GuestEvent(NOW - 500 + at, LONG, LONG, {"key": LONG}) for at in range(150)]},
         egress={ID: [denied(at / 3, f"{at}.{LONG}.example.com") for at in range(150)]},
     )  # fmt: skip
     logs = {ID: [LogRecord(int((NOW - 300 + at) * NS), Stream.STDOUT, line.encode()) for at, line in enumerate(lines)]}

@@ -10,7 +10,7 @@ from textual import events
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 from sandbox_console.tui.detail.tab_bar import TABS
-from sandbox_console.tui.fleet.arrangement import Hidden, Wanted
+from sandbox_console.tui.fleet.arrangement import Hidden, ListOptions
 from sandbox_console.tui.fleet.command_parser import COMMANDS
 from sandbox_console.tui.fleet.groups import GroupKey
 from sandbox_console.tui.fleet.header import backends_line, view_line
@@ -111,10 +111,10 @@ def test_the_nearest_word_counts_letters_that_changed_places_as_one_slip():
 
 
 def test_the_header_tells_what_hides_and_where_a_reason_stands_whole():
-    both = view_line(Wanted(faults=True), Hidden(0, 0, 2), 6).plain
+    both = view_line(ListOptions(faults=True), Hidden(0, 0, 2), 6).plain
     assert "hidden: 2 by the filter" in both
     assert "0 by" not in both
-    assert view_line(Wanted(faults=True), Hidden(), 0).plain.strip() == "0 of 0"
+    assert view_line(ListOptions(faults=True), Hidden(), 0).plain.strip() == "0 of 0"
     health = BackendHealth("microsandbox", "local", HealthState.UNAVAILABLE, "no guest can run here " * 9)
     assert backends_line([health], key="f9").plain.endswith("…   f9 for details")
     short = structs.replace(health, reason="no socket")

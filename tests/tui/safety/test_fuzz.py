@@ -28,7 +28,7 @@ from sandbox_console.tui.detail.exit_reason import why_words
 from sandbox_console.tui.detail.inspect_tree import fill
 from sandbox_console.tui.detail.spec_tab import spec_words
 from sandbox_console.tui.files import file_text as file_words
-from sandbox_console.tui.fleet.arrangement import Hidden, Wanted
+from sandbox_console.tui.fleet.arrangement import Hidden, ListOptions
 from sandbox_console.tui.fleet.fleet_rows import LOOKS, paint
 from sandbox_console.tui.fleet.groups import GroupKey, GroupRow
 from sandbox_console.tui.fleet.header import view_line
@@ -99,7 +99,7 @@ def as_names(found):
             yield cell if isinstance(cell, str) else "\n".join(cell)
         head = GroupRow(GroupKey(f"label:{text}", text), False, ((text, 1),))
         yield "\n".join(map(str, head.paint()[0]))
-        yield view_line(Wanted(group=f"label:{text}"), Hidden(), 1, text).plain
+        yield view_line(ListOptions(group=f"label:{text}"), Hidden(), 1, text).plain
         yield views_words(SimpleNamespace(names=[text], get=lambda _, text=text: ViewOptions(filter=text))).plain
         yield identity(sandbox, 80).plain
 

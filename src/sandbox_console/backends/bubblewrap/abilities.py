@@ -51,7 +51,7 @@ class Abilities:
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         return await asyncio.to_thread(processes.raw, await self._record(ref))
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
+    async def guest_events(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
         record = await self._record(ref)
         async with aclosing(events.read(record.folder, since=since, follow=follow)) as guest_events:
             async for event in guest_events:

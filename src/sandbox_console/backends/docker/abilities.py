@@ -53,7 +53,7 @@ class Abilities:
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         return await processes.raw(await self._engine(), ref.id)
 
-    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
+    async def guest_events(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[GuestEvent]:
         async with aclosing(events.read(await self._engine(), ref.id, since=since, follow=follow)) as guest_events:
             async for event in guest_events:
                 yield event

@@ -12,13 +12,13 @@ from msgspec import structs
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import translate
-from sandbox_console.backends.docker.asked_specs import AskedSpecs
 from sandbox_console.backends.docker.drift import networks, restart_policy
 from sandbox_console.backends.docker.egress import EgressAbilities
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.gateway_config import Gateway
 from sandbox_console.backends.docker.gateways import proxy_of
 from sandbox_console.backends.docker.paths import described
+from sandbox_console.backends.docker.requested_specs import RequestedSpecs
 from sandbox_console.model.action import Permit
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class DriftAbilities(EgressAbilities):
     """What was asked for beside what is; mixed into DockerBackend."""
 
-    _asked: AskedSpecs
+    _asked: RequestedSpecs
 
     async def adopt(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         need(permit)
@@ -55,11 +55,11 @@ class DriftAbilities(EgressAbilities):
 
     async def _keep_name(self, ref: SandboxRef, name: str) -> None:
         data = await self._inspected(ref)
-        spec = await self._last_asked(data) or translate.spec_of(data)
+        spec = await self._last_requested(data) or translate.spec_of(data)
         if spec is not None:
             await self._keep(data, structs.replace(spec, name=name))
 
-    async def _last_asked(self, data: Mapping[str, Any]) -> SandboxSpec | None:
+    async def _last_requested(self, data: Mapping[str, Any]) -> SandboxSpec | None:
         return await asyncio.to_thread(self._asked.get, data["Id"])
 
     async def _rules(self, data: Mapping[str, Any], asked: SandboxSpec | None) -> Any:
@@ -74,7 +74,7 @@ async def _endpoint(engine: Engine, name: str) -> dict[str, Any]:
     """The address that a sandbox had in the network of its gateway; nothing for the network "none"."""
     if name == "none":
         return {}
-    told = await engine.call("GET", f"networks/{name}")
-    subnet = ipaddress.IPv4Network(told["IPAM"]["Config"][0]["Subnet"])
+    network = await engine.call("GET", f"networks/{name}")
+    subnet = ipaddress.IPv4Network(network["IPAM"]["Config"][0]["Subnet"])
     gate = Gateway(name.removeprefix("sandbox-console-"), subnet)
     return {"EndpointConfig": {"IPAMConfig": {"IPv4Address": gate.sandbox_address}}}

@@ -43,7 +43,7 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
     async with engine.stream("events", params) as chunks, aclosing(lines(chunks)) as events:
         async for line in events:
             event = json.loads(line)
-            guest_event = happening_of(event)
+            guest_event = guest_event_of(event)
             if event.get("Actor", {}).get("ID") != full:
                 if guest_event.what in _OF_GATEWAY:
                     yield GuestEvent(guest_event.at, f"gateway_{guest_event.what}")
@@ -80,7 +80,7 @@ def _by_us(event: GuestEvent, ours: set[str]) -> bool:
     return command in ours and command != ""
 
 
-def happening_of(event: Mapping[str, Any]) -> GuestEvent:
+def guest_event_of(event: Mapping[str, Any]) -> GuestEvent:
     """Parse one event: in ``exec_create: sh -c true`` they are the word and its detail."""
     what, _, detail = str(event.get("Action", "")).partition(":")
     attributes = event.get("Actor", {}).get("Attributes") or {}

@@ -70,7 +70,7 @@ class Abilities:
         view = translate.view(handle)
         return {"id": view.id, "status": view.status, "config": view.public}
 
-    async def happenings(
+    async def guest_events(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[GuestEvent, None]:
         module = await sdk.load()
@@ -81,7 +81,7 @@ class Abilities:
                 yield GuestEvent(at, "create", "it boots at its first start")
             handle = await self._looker.first_start(module, ref) if follow else None
         if handle is not None:
-            async with aclosing(system_log.happenings(module, handle, since, follow=follow)) as events:
+            async with aclosing(system_log.guest_events(module, handle, since, follow=follow)) as events:
                 async for event in events:
                     yield event
 

@@ -89,14 +89,14 @@ async def _again(module: Any, handle: Any) -> Any | None:
     return None
 
 
-async def happenings(
+async def guest_events(
     module: Any, handle: Any, since: float | None, *, follow: bool
 ) -> AsyncGenerator[GuestEvent, None]:
     """The entries as events. The log of a killed machine has no end, so it is added here."""
     runs = False
     async with aclosing(entries(module, handle, since, follow=follow)) as found:
         async for entry in found:
-            if event := happening(entry) if entry is not None else None:
+            if event := guest_event(entry) if entry is not None else None:
                 runs = event.what == START or (runs and event.what != DIE)
                 yield event
             elif entry is None and runs:
@@ -105,7 +105,7 @@ async def happenings(
                     yield GuestEvent(now.updated_at / 1000, DIE, "its process ended without a word in the log")
 
 
-def happening(entry: Any) -> GuestEvent | None:
+def guest_event(entry: Any) -> GuestEvent | None:
     """One entry as an event; None for an empty line."""
     text = entry.data.decode("utf-8", "replace").strip()
     if not text:

@@ -84,13 +84,13 @@ class Inspection:
         found: Mapping[str, Any] = masked(await (await self._able(ref, Raw, Capability.RAW)).raw(ref), mask)
         return found
 
-    async def happenings(
+    async def guest_events(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
     ) -> AsyncIterator[GuestEvent]:
         """The backend's events of a sandbox, oldest first, with known secrets masked."""
         mask = await self.mask(ref)
         backend = await self._able(ref, GuestEvents, Capability.EVENTS)
-        async with aclosing(backend.happenings(ref, since=since, follow=follow)) as events:  # type: ignore[type-var]
+        async with aclosing(backend.guest_events(ref, since=since, follow=follow)) as events:  # type: ignore[type-var]
             async for event in events:
                 yield structs.replace(
                     event,
@@ -137,6 +137,7 @@ class Inspection:
 
     async def redactor(self, ref: SandboxRef) -> Redactor:
         """A redactor for known secrets, including those of the sandbox, for output that arrives in parts."""
+        await self._vault.learn_plain()
         with suppress(NotFound):  # the read itself reports that
             sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())

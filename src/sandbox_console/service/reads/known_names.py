@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.spec import MADE_BY
 
 Key = tuple[str, str]
 
@@ -27,12 +28,16 @@ ID_PREFIX = 6
 _FILE_NAME_MOST = 200
 
 
-class Named(Struct, frozen=True, array_like=True):
-    """A name and its id (empty if it was only requested), and when that was seen, in seconds since the epoch."""
+class Named(Struct, frozen=True, array_like=True, order=True):
+    """A name and its id (empty if it was only requested), and when that was seen, in seconds since the epoch.
+
+    ``file`` is the value of its label if ``up`` made it.
+    """
 
     name: str
     id: str = ""
     at: float = 0.0
+    file: str = ""
 
     def fits(self, word: str) -> bool:
         """Whether a word of the command line refers to it."""
@@ -43,13 +48,15 @@ class Known(Struct, frozen=True):
     """What is known about one host.
 
     ``answered_at`` is when it last returned its list, 0 for never. ``silent`` means that it did not answer last time.
-    ``told`` means that it has been reported that the host does not exist.
+    ``reported`` means that it has been reported that the host does not exist. ``files`` means that the names have their
+    files, which lists stored by earlier versions have not.
     """
 
     answered_at: float = 0.0
     silent: bool = False
-    told: bool = False
+    reported: bool = False
     names: tuple[Named, ...] = ()
+    files: bool = False
 
     def holds(self, word: str) -> bool:
         """Whether it had what the word refers to, or its creation was requested since."""
@@ -58,6 +65,14 @@ class Known(Struct, frozen=True):
     def excludes(self, word: str) -> bool:
         """Whether it is known not to have it."""
         return bool(self.answered_at) and not self.holds(word)
+
+    def made_by(self, file: str) -> list[str]:
+        """The names of the sandboxes that ``up`` made of a file, of which it had some or was asked for."""
+        return [one.name for one in self.names if one.file == file]
+
+    def excludes_file(self, file: str) -> bool:
+        """Whether it is known to have no sandbox that ``up`` made of a file."""
+        return bool(self.answered_at) and self.files and not self.made_by(file)
 
 
 class KnownNames:
@@ -83,21 +98,22 @@ class KnownNames:
 
     def listed(self, key: Key, sandboxes: Iterable[Sandbox], began: float) -> None:
         """Store a host's list. Names requested since the list ``began`` (seconds since the epoch) stay."""
-        found = {(one.name, one.ref.id) for one in sandboxes}
+        names = tuple(sorted({_named(one) for one in sandboxes}))
+        found = {(one.name, one.id) for one in names}
 
         def newer(known: Known) -> Known:
             since = tuple(one for one in known.names if one.at >= began and (one.name, one.id) not in found)
-            now = {(one.name, one.id) for one in known.names}
-            if known.answered_at and not known.silent and now == found | {(one.name, one.id) for one in since}:
+            fresh = Known(began, reported=known.reported, names=names + since, files=True)
+            same = {_key(one) for one in known.names} == {_key(one) for one in fresh.names}
+            if same and known.answered_at and known.files and not known.silent:
                 return known  # a list without anything new is not written again
-            names = tuple(Named(*one) for one in sorted(found))
-            return Known(began, silent=False, told=known.told, names=names + since)
+            return fresh
 
         self._change(key, newer)
 
-    def asked(self, key: Key, name: str) -> None:
-        """Note that a sandbox of this name is about to be requested from a host."""
-        one = Named(name, "", time.time())
+    def asked(self, key: Key, name: str, file: str = "") -> None:
+        """Note that a sandbox of this name, made by ``up`` of a file or not, is about to be requested from a host."""
+        one = Named(name, "", time.time(), file)
         self._change(key, lambda known: msgspec.structs.replace(known, names=(*known.names, one)))
 
     def gone(self, key: Key, id: str) -> None:
@@ -113,11 +129,16 @@ class KnownNames:
         """Note that a host did not answer."""
         self._change(key, lambda known: known if known.silent else msgspec.structs.replace(known, silent=True))
 
+    def answers(self, key: Key) -> None:
+        """Note that a host answered again, though not with its list."""
+        if self.of(key).silent:
+            self._change(key, lambda known: msgspec.structs.replace(known, silent=False))
+
     def tell_once(self, key: Key) -> bool:
         """Whether it has yet to be reported that a host does not exist. From now on it counts as reported."""
-        first = not self.of(key).told
+        first = not self.of(key).reported
         if first:
-            self._change(key, lambda known: msgspec.structs.replace(known, told=True))
+            self._change(key, lambda known: msgspec.structs.replace(known, reported=True))
         return first
 
     def _change(self, key: Key, change: Callable[[Known], Known]) -> None:
@@ -161,3 +182,11 @@ class KnownNames:
     @staticmethod
     def _path(folder: Path, key: Key) -> Path:
         return folder / f"{quote('/'.join(key), safe='')[:_FILE_NAME_MOST]}.json"
+
+
+def _named(sandbox: Sandbox) -> Named:
+    return Named(sandbox.name, sandbox.ref.id, file=sandbox.labels.get(MADE_BY, "") if sandbox.managed else "")
+
+
+def _key(one: Named) -> tuple[str, str, str]:
+    return one.name, one.id, one.file

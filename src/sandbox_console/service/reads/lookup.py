@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from sandbox_console.errors import Ambiguous, BackendUnreachable, ConsoleError, NotFound, UsageError
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
-from sandbox_console.service.reads.known_names import ID_PREFIX, Key, KnownNames
-
-GRACE_S = 0.3
-"""How long to wait, once a name is found, for hosts that are not known to have it. It is longer than a list takes."""
+from sandbox_console.service.reads.known_names import ID_PREFIX, Key
+from sandbox_console.service.reads.waiting import GRACE_S, Answer, Hosts, ask_all
 
 _AT_ONCE = 32
-
-Answer = tuple[Sequence[Sandbox], BackendHealth]
 
 
 class LookupResult(Struct, frozen=True):
@@ -28,17 +23,13 @@ class LookupResult(Struct, frozen=True):
     doubts: tuple[BackendHealth, ...] = ()
 
 
-class Hosts(Protocol):
+class Fleet(Hosts, Protocol):
     """What a lookup needs of the fleet; service/reads/fleet.py describes each part."""
-
-    names: KnownNames
 
     @property
     def keys(self) -> list[Key]: ...
 
     def described(self) -> str: ...
-
-    async def ask(self, name: str, host: str, *, brief: bool = False) -> Answer: ...
 
     async def inspect(self, ref: SandboxRef) -> Sandbox: ...
 
@@ -52,14 +43,21 @@ class Lookup:
     returned a list and now hangs. ``recall`` is used for a host that is away and whose list is not stored.
     """
 
-    def __init__(self, fleet: Hosts, words: Sequence[str]) -> None:
+    def __init__(self, fleet: Fleet, words: Sequence[str]) -> None:
         self._fleet = fleet
         self._words = words
+        self._only_answering = self._creating = False
         self._answers: dict[Key, Answer] = {}
         self._recalled: dict[tuple[Key, str], bool] = {}
 
-    async def run(self, *, changing: bool, only_answering: bool) -> list[LookupResult | ConsoleError]:
-        """What each word means, or why that is not known, in the order of the words."""
+    async def run(
+        self, *, changing: bool, only_answering: bool, creating: bool = False
+    ) -> list[LookupResult | ConsoleError]:
+        """What each word means, or why that is not known, in the order of the words.
+
+        ``creating`` says that a name that is not found will be made.
+        """
+        self._only_answering, self._creating = only_answering, creating
         await self._ask([word for word in self._words if not _full(word)])
         if not only_answering:
             await self._recall()
@@ -80,33 +78,29 @@ class Lookup:
 
     async def _ask(self, words: Sequence[str]) -> None:
         keys = list(dict.fromkeys(key for word in words for key in self._scope(word)))
-        requests = {key: asyncio.ensure_future(self._fleet.ask(*key, brief=True)) for key in keys}
-        until: float | None = None
-        try:
-            while waiting := [key for key in keys if key not in self._answers]:
-                if until is None and self._settled(words, waiting):
-                    until = time.monotonic() + GRACE_S
-                left = None if until is None else until - time.monotonic()
-                if left is not None and (left <= 0 or all(self._fleet.names.of(key).silent for key in waiting)):
-                    return
-                some = [requests[key] for key in waiting]
-                await asyncio.wait(some, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                self._answers |= {key: requests[key].result() for key in waiting if requests[key].done()}
-        finally:
-            for task in requests.values():
-                task.cancel()
-            await asyncio.gather(*requests.values(), return_exceptions=True)
 
-    def _settled(self, words: Sequence[str], waiting: Sequence[Key]) -> bool:
-        """Whether each word is found, and the hosts that have not answered yet are known not to have it."""
-        away = set(waiting)
+        def patience(answers: Mapping[Key, Answer], waiting: Sequence[Key]) -> float | None:
+            self._answers = dict(answers)
+            return self._patience(words, waiting)
+
+        self._answers = await ask_all(self._fleet, keys, patience)
+
+    def _patience(self, words: Sequence[str], waiting: Sequence[Key]) -> float | None:
+        """How long to wait for these hosts: as long as they may take, unless they are known to have no such name.
+
+        A name that no host has yet is looked for at those that answered last time, because another tool may have made
+        it there since; a name that is to be made is not.
+        """
+        away, missing = {key: self._fleet.names.of(key) for key in waiting}, False
         for word in words:
             scope, name = self._scope(word), _name(word)
-            if not self._fits(scope, name):
-                return False
-            if any(not self._fleet.names.of(key).excludes(name) for key in scope if key in away):
-                return False
-        return True
+            known = [away[key] for key in scope if key in away and not (self._only_answering and away[key].silent)]
+            lacking = not self._fits(scope, name)
+            if any(not one.excludes(name) or (lacking and not (self._creating or one.silent)) for one in known):
+                return None
+            missing = missing or lacking
+        sure = not missing and not self._only_answering and all(one.silent for one in away.values())
+        return 0.0 if sure else GRACE_S
 
     async def _recall(self) -> None:
         for key, (_, health) in self._answers.items():
@@ -138,18 +132,23 @@ class Lookup:
         raise self._missing(word, scope, doubts)
 
     def _missing(self, word: str, scope: Sequence[Key], doubts: Sequence[BackendHealth]) -> ConsoleError:
-        dead = [health for key in scope if not (health := self._answers[key][1]).ok]
+        dead = [health for key in scope if not (health := self._health(key)).ok]
         if ":" in word and dead and not doubts:
-            return BackendUnreachable(f"{place(dead[0])} does not answer: {dead[0].reason}", hint=dead[0].hint)
+            return BackendUnreachable(f"{host_label(dead[0])} does not answer: {dead[0].reason}", hint=dead[0].hint)
         if doubts:
             text = f"{self._doubt(doubts[0], _name(word))}: {doubts[0].reason}"
             return BackendUnreachable(text, hint=doubts[0].hint or "--only-answering leaves it out")
         silent = (
-            "; not asked: " + ", ".join(f"{place(backend_health)} ({backend_health.reason})" for backend_health in dead)
+            "; not asked: "
+            + ", ".join(f"{host_label(backend_health)} ({backend_health.reason})" for backend_health in dead)
             if dead
             else ""
         )
         return NotFound(f"no sandbox is called {word!r}{silent}", hint="sandbox-console ls --all")
+
+    def _health(self, key: Key) -> BackendHealth:
+        answer = self._answers.get(key)
+        return answer[1] if answer else BackendHealth(*key, HealthState.UNREACHABLE, "it did not answer last time")
 
     def _doubts(self, scope: Sequence[Key], name: str) -> list[BackendHealth]:
         silent = [(key, self._answers[key][1]) for key in scope if key in self._answers]
@@ -164,8 +163,8 @@ class Lookup:
         return health.silent or self._recalled.get((key, name), False)
 
     def _doubt(self, health: BackendHealth, name: str) -> str:
-        held = self._fleet.names.of((health.backend, health.host)).holds(name)
-        return f"{place(health)} does not answer and {'held' if held else 'may hold'} {name!r}"
+        was_held = self._fleet.names.of((health.backend, health.host)).holds(name)
+        return f"{host_label(health)} does not answer and {'held' if was_held else 'may hold'} {name!r}"
 
     def _fits(self, scope: Sequence[Key], name: str) -> list[Sandbox]:
         there = [sandbox for key in scope if key in self._answers for sandbox in self._answers[key][0]]
@@ -178,7 +177,7 @@ class Lookup:
         return [key for key in self._fleet.keys if not colon or key[0] == backend]
 
 
-def place(health: BackendHealth) -> str:
+def host_label(health: BackendHealth) -> str:
     """A host in words: ``bubblewrap``, ``docker/far``."""
     return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Create, Fork, Remove, Rename, RestoreSnapshot, Update, place_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
+from sandbox_console.model.spec import MADE_BY
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.reads.known_names import Key, KnownNames
 
@@ -17,10 +18,11 @@ def note_before(names: KnownNames, action: Action) -> None:
     """Note a name that an action is about to use: if the host then stops answering, it may have the name."""
     match action:
         case Create(spec=spec):
-            names.asked(place_of(action), spec.name)
+            names.asked(place_of(action), spec.name, spec.labels.get(MADE_BY, ""))
         case Update(spec=spec):
-            if not names.of(place_of(action)).holds(spec.name):
-                names.asked(place_of(action), spec.name)
+            known, file = names.of(place_of(action)), spec.labels.get(MADE_BY, "")
+            if not known.holds(spec.name) or (file and spec.name not in known.made_by(file)):
+                names.asked(place_of(action), spec.name, file)
         case Rename(name=name) | Fork(name=name) | RestoreSnapshot(name=name):
             names.asked(place_of(action), name)
         case _:
@@ -36,7 +38,7 @@ def note_after(names: KnownNames, action: Action) -> None:
 def recorded(audit_log: AuditLog) -> Callable[[Key, str], Awaitable[bool]]:
     """A function that says whether the log has a sandbox of a name on a host that was not removed since."""
 
-    async def told(key: Key, name: str) -> bool:
+    async def reported(key: Key, name: str) -> bool:
         try:
             rows = await audit_log.entries(AuditQuery(limit=_LOOKED_AT, backend=key[0], text=name))
         except ConsoleError:  # a log that cannot be read says nothing
@@ -44,7 +46,7 @@ def recorded(audit_log: AuditLog) -> Callable[[Key, str], Awaitable[bool]]:
         last = next((entry for entry in rows if _is_about(entry, "/".join(key), name)), None)
         return last is not None and last.attempt.action != Remove.verb
 
-    return told
+    return reported
 
 
 def _is_about(entry: AuditEntry, host: str, name: str) -> bool:

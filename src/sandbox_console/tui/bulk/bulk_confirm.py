@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
+from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import spec_of
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import bulk_command
@@ -19,7 +20,7 @@ from sandbox_console.tui.bulk.bulk_run import REFUSED, Item
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen, Keep
 from sandbox_console.tui.fleet.fleet_rows import FOREIGN
 from sandbox_console.tui.state.verbs import Verb
-from sandbox_console.tui.text.formatting import STATUS, many, name_and_id, place, short_id, shown_name
+from sandbox_console.tui.text.formatting import STATUS, many, name_and_id, sandbox_host, short_id, shown_name
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Cell, Column
 
@@ -34,7 +35,10 @@ _ASKED = (
 
 
 class BulkConfirm(ConfirmScreen):
-    """One question for all of them, with names, ids and states, and what is left out and why."""
+    """One question for all of them, with names, ids and states, and what is left out and why.
+
+    ``mask`` hides values of secrets in an action before it is shown as a command.
+    """
 
     DEFAULT_CSS = """
     BulkConfirm > Vertical { width: 116; max-width: 96%; max-height: 96%; }
@@ -52,14 +56,14 @@ class BulkConfirm(ConfirmScreen):
         Binding("down", "line(1)", "Down", show=False),
     ]
 
-    def __init__(self, verb: Verb, items: Sequence[Item]) -> None:
+    def __init__(self, verb: Verb, items: Sequence[Item], mask: Callable[[Action], Action]) -> None:
         to_do = [item for item in items if item.to_do]
         word = f"{verb.name} {len(to_do)}"
         super().__init__(
             f"{verb.label} {many(len(to_do))}?",
             _body(verb, items),
             f"{verb.label} {len(to_do)}",
-            command=bulk_command([item.action for item in to_do], [spec_of(item.sandbox) for item in to_do]),
+            command=bulk_command([mask(item.action) for item in to_do], [spec_of(item.sandbox) for item in to_do]),
             danger=verb.danger,
             accepts=(lambda text: text.strip().casefold() == word) if verb.danger and to_do else None,
             to_type=word,
@@ -132,7 +136,7 @@ def _asked_row(at: int, item: Item, verb: str) -> Row:
     shown = Cell(name, end=("" if sandbox.managed else FOREIGN) + id_)
     note = clean(item.cause or item.note, cap=200)
     cells = (
-        will, shown, short_id(sandbox), f"{glyph} {sandbox.status}", place(sandbox), note,
+        will, shown, short_id(sandbox), f"{glyph} {sandbox.status}", sandbox_host(sandbox), note,
     )  # fmt: skip
     quiet = "" if item.to_do else "dim"
     return Row(at, cells, (quiet, quiet, "dim", style, "dim", "warn" if note else ""))

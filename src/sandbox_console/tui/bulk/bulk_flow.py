@@ -11,7 +11,7 @@ from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.bulk.bulk_run import BulkRun, ItemOutcome, plan, summary
 from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.state.messages import BulkAsked
+from sandbox_console.tui.state.messages import BulkRequested
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.verbs import Verb
 from sandbox_console.tui.text.formatting import many, shown_name
@@ -31,10 +31,10 @@ class BulkFlow:
         self._tasks: set[asyncio.Task[None]] = set()
         self.runs: list[BulkRun] = []
 
-    async def ask(self, asked: BulkAsked) -> None:
+    async def ask(self, asked: BulkRequested) -> None:
         """List what is affected, request confirmation once, and start."""
         items = await plan(self._console, asked.verb, asked.sandboxes, self._app.fleet.busy, asked.hidden)
-        question = BulkConfirm(asked.verb, items)
+        question = BulkConfirm(asked.verb, items, self._console.masking.action)
         if not await self._app.push_screen_wait(question):
             return
         for item in items:
@@ -58,7 +58,7 @@ class BulkFlow:
     def _ask_again(self, verb: Verb, sandboxes: Sequence[Sandbox]) -> None:
         now = self._app.fleet.sandboxes
         there = [now[sandbox.ref] for sandbox in sandboxes if sandbox.ref in now]
-        self._app.post_message(BulkAsked(verb, there))
+        self._app.post_message(BulkRequested(verb, there))
 
     async def _run(self, run: BulkRun) -> None:
         await run.run()

@@ -65,7 +65,7 @@ class EventsPane(Vertical, FollowsSandbox):
     async def _follow(self, sandbox: Sandbox) -> None:
         self.set_timer(1.0, self._none_yet)
         try:
-            async for event in self._service.inside.happenings(sandbox.ref, since=sandbox.created_at, follow=True):
+            async for event in self._service.inside.guest_events(sandbox.ref, since=sandbox.created_at, follow=True):
                 self._found.append(event)
                 self._schedule()
         except ConsoleError as error:

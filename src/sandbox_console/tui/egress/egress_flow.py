@@ -18,7 +18,7 @@ from sandbox_console.tui.egress.draft import Draft
 from sandbox_console.tui.egress.egress_text import commands, diff_lines, note_lines, patterns_of, with_hosts
 from sandbox_console.tui.egress.rule_dialog import EgressAskScreen
 from sandbox_console.tui.keys.keymap import key_of
-from sandbox_console.tui.state.messages import EgressAsked
+from sandbox_console.tui.state.messages import EgressRequested
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import shown_name
 
@@ -33,7 +33,7 @@ class EgressFlow:
         self._flows = flows
         self._clock = clock
 
-    async def ask(self, asked: EgressAsked) -> None:
+    async def ask(self, asked: EgressRequested) -> None:
         """Show the question, and start the actions that the user agreed to."""
         patterns = patterns_of(asked.host, asked.port, allow=asked.allow)
         if not patterns:

@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Feed, HostSeen
-from sandbox_console.tui.state.messages import DraftAsked, EgressAsked
+from sandbox_console.tui.state.messages import DraftRequested, EgressRequested
 from sandbox_console.tui.widgets.table.table import FleetTable
 
 
@@ -44,7 +44,7 @@ class HostActions(Widget):
 
     def action_draft(self) -> None:
         """Test rules on recorded traffic, for a sandbox that requested the host under the cursor."""
-        self.post_message(DraftAsked(tuple(self._askers(self._chosen))))
+        self.post_message(DraftRequested(tuple(self._askers(self._chosen))))
 
     def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
         event.stop()
@@ -61,4 +61,4 @@ class HostActions(Widget):
         if host is None:
             self.notify("No host is selected.", severity="warning")
         elif sandboxes := self._askers(host):
-            self.post_message(EgressAsked(host.host, host.port, tuple(sandboxes), allow=allow))
+            self.post_message(EgressRequested(host.host, host.port, tuple(sandboxes), allow=allow))

@@ -37,7 +37,7 @@ class Hidden(Struct, frozen=True):
         return self.others + self.healthy + self.filtered
 
 
-class Wanted(Struct, frozen=True):
+class ListOptions(Struct, frozen=True):
     """What to show. ``managed`` hides what other tools made, ``faults`` hides sandboxes without faults."""
 
     shown: Filter = field(default_factory=lambda: Filter(""))
@@ -87,16 +87,16 @@ class Arranger:
         """When the newest sandbox was created, or 0 if that is not known."""
         return (self._newest[0].created_at or 0.0) if self._newest else 0.0
 
-    def arrange(self, state: FleetState, wanted: Wanted, now: float) -> Arranged:
+    def arrange(self, state: FleetState, options: ListOptions, now: float) -> Arranged:
         """Return what to show of a state."""
         showing = self.showing
         showing.state, showing.now = state, now
         if state.sandboxes is not self._of:
             self._take(state.sandboxes)
-        still = (wanted, tuple(showing.keys), state.health, bool(state.denied))
-        if self._last is not None and self._last[0] == still and not wanted.shown.moving:
+        still = (options, tuple(showing.keys), state.health, bool(state.denied))
+        if self._last is not None and self._last[0] == still and not options.shown.moving:
             return self._last[1]
-        arranged = self._arrange(state, wanted, now)
+        arranged = self._arrange(state, options, now)
         self._last = (still, arranged)
         return arranged
 
@@ -127,28 +127,28 @@ class Arranger:
         pairs = zip(gone, come, strict=True)
         return [new for old, new in pairs if old.image is not new.image or old.maker is not new.maker]
 
-    def _arrange(self, state: FleetState, wanted: Wanted, now: float) -> Arranged:
-        base = self._based(state, wanted)
-        shown = self._narrower.select(wanted.shown.parts, base.sandboxes, state, now, begun=wanted.shown.begun)
+    def _arrange(self, state: FleetState, options: ListOptions, now: float) -> Arranged:
+        base = self._based(state, options)
+        shown = self._narrower.select(options.shown.parts, base.sandboxes, state, now, begun=options.shown.begun)
         hidden = Hidden(base.others, base.healthy, len(base.sandboxes) - len(shown))
         made = self._made
         rows: Sequence[Line]
-        if wanted.group:
+        if options.group:
             stale = state.stale if state.dead else None
-            rows = grouped(shown, wanted.group, lambda sandbox: made[id(sandbox)], wanted.folded, stale)
+            rows = grouped(shown, options.group, lambda sandbox: made[id(sandbox)], options.folded, stale)
         else:
             rows = list(map(made.__getitem__, map(id, shown)))
         self._natural["egress"] = _DENIAL if state.denied else 1
         widths = [natural(key, self._natural.get(key, 0)) for key in self.showing.keys]
         return Arranged(rows, shown, widths, hidden)
 
-    def _based(self, state: FleetState, wanted: Wanted) -> _Base:
+    def _based(self, state: FleetState, options: ListOptions) -> _Base:
         """Return what the filter selects from. It is the same object as long as it has the same members."""
-        key = (wanted.managed, wanted.faults, state.health if wanted.faults else None)
+        key = (options.managed, options.faults, state.health if options.faults else None)
         if self._base is None or self._base[0] != key:
             every = self._newest
-            ours = [sandbox for sandbox in every if sandbox.managed] if wanted.managed else every
-            bad = [sandbox for sandbox in ours if fault(sandbox, state)] if wanted.faults else ours
+            ours = [sandbox for sandbox in every if sandbox.managed] if options.managed else every
+            bad = [sandbox for sandbox in ours if fault(sandbox, state)] if options.faults else ours
             self._base = (key, _Base(bad, len(every) - len(ours), len(ours) - len(bad)))
         return self._base[1]
 

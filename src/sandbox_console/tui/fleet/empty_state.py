@@ -8,7 +8,7 @@ from functools import partial
 from textual.content import Content
 
 from sandbox_console.model.text import clean
-from sandbox_console.tui.fleet.arrangement import Wanted
+from sandbox_console.tui.fleet.arrangement import ListOptions
 from sandbox_console.tui.fleet.header import backend_name, dead_line
 from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.state.fleet_state import FleetState
@@ -20,10 +20,10 @@ KeyOf = Callable[[str], str]
 _usual: KeyOf = partial(key_of, None)
 
 
-def empty_words(state: FleetState, wanted: Wanted, *, read_only: bool = False, key: KeyOf = _usual) -> Content:
+def empty_words(state: FleetState, options: ListOptions, *, read_only: bool = False, key: KeyOf = _usual) -> Content:
     """Return why the list is empty and what to do next, or an empty text if it is not empty."""
     if state.sandboxes:
-        return _hidden(len(state.sandboxes), wanted, key)
+        return _hidden(len(state.sandboxes), options, key)
     if state.connecting and not state.dead:
         names = ", ".join(backend_name(backend_health) for backend_health in state.health.values()) or "the backends"
         return Content.assemble((f"Asking {names}…", "$dim"))
@@ -38,13 +38,13 @@ def empty_words(state: FleetState, wanted: Wanted, *, read_only: bool = False, k
     return _none_yet(state, read_only, key("create"))
 
 
-def _hidden(count: int, wanted: Wanted, key: KeyOf) -> Content:
-    ways = [(key("faults"), "shows what is well too")] if wanted.faults else []
-    ways += [(key("managed"), "shows what others made too")] if wanted.managed else []
-    ways += [(key("back"), "clears the filter")] if wanted.shown else []
-    parts = [("Nothing matches ", ""), (clean(wanted.shown.text, cap=60), "bold")] if wanted.shown else []
+def _hidden(count: int, options: ListOptions, key: KeyOf) -> Content:
+    ways = [(key("faults"), "shows what is well too")] if options.faults else []
+    ways += [(key("managed"), "shows what others made too")] if options.managed else []
+    ways += [(key("back"), "clears the filter")] if options.shown else []
+    parts = [("Nothing matches ", ""), (clean(options.shown.text, cap=60), "bold")] if options.shown else []
     if not parts:
-        parts = [("Nothing is wrong." if wanted.faults else "None was made by this console.", "bold")]
+        parts = [("Nothing is wrong." if options.faults else "None was made by this console.", "bold")]
     parts.append((f"\n{count} hidden.\n", "$dim"))
     for name, what in ways:
         parts += [("\n", ""), (name, "bold $primary"), (f" {what}", "$dim")] if name else []

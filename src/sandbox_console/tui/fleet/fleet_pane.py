@@ -13,7 +13,7 @@ from textual.message import Message
 
 from sandbox_console.errors import UsageError
 from sandbox_console.service.config import TuiOptions, ViewOptions
-from sandbox_console.tui.fleet.arrangement import Arranged, Arranger, Hidden, Wanted
+from sandbox_console.tui.fleet.arrangement import Arranged, Arranger, Hidden, ListOptions
 from sandbox_console.tui.fleet.columns import SAMPLED_COLUMNS, Chosen, choose, column_key
 from sandbox_console.tui.fleet.command_parser import Known, known_of
 from sandbox_console.tui.fleet.filter.filter_parser import Filter, parse_filter
@@ -40,11 +40,11 @@ class FleetList(Vertical):
 
     def __init__(self, options: TuiOptions, folder: Path, state: Callable[[], FleetState]) -> None:
         super().__init__(id="list")
-        self._options = options
+        self._config = options
         self._state = state
         self._arranger = Arranger(Showing())
         self._folded: frozenset[GroupKey] = frozenset()
-        self.wanted = Wanted()
+        self.options = ListOptions()
         self.views = Views(folder, options.views)
         self.choice = ColumnChoice(folder)
         self.view_name = ""
@@ -69,7 +69,7 @@ class FleetList(Vertical):
     @property
     def by_samples(self) -> bool:
         """Whether samples determine which sandboxes are shown."""
-        return self.table.sort_column in SAMPLED_COLUMNS or self.wanted.shown.sampled
+        return self.table.sort_column in SAMPLED_COLUMNS or self.options.shown.sampled
 
     @property
     def newest_at(self) -> float:
@@ -79,33 +79,33 @@ class FleetList(Vertical):
     @property
     def shown(self) -> Filter:
         """The filter in force."""
-        return self.wanted.shown
+        return self.options.shown
 
     def known(self, state: FleetState) -> Known:
         """Return the names that a command can use."""
-        return known_of(state, self.views.names, self._options.aliases)
+        return known_of(state, self.views.names, self._config.aliases)
 
     def show(self, state: FleetState, now: float) -> Arranged:
         """Show a state. Returns the rows in their order."""
-        if self.wanted.shown.begun and not self.typing:
-            self.wanted = structs.replace(self.wanted, shown=structs.replace(self.wanted.shown, begun=False))
-        arranged = self._arranger.arrange(state, self.wanted, now)
+        if self.options.shown.begun and not self.typing:
+            self.options = structs.replace(self.options, shown=structs.replace(self.options.shown, begun=False))
+        arranged = self._arranger.arrange(state, self.options, now)
         self.hidden = arranged.hidden
         self.table.set_rows(arranged.rows, arranged.natural)
-        self.filter_line.show(self.wanted.shown)
+        self.filter_line.show(self.options.shown)
         return arranged
 
     # --- what to show
 
-    def _want(self, wanted: Wanted, *, view: str = "") -> None:
-        self.wanted, self.view_name = wanted, view
+    def _set_options(self, options: ListOptions, *, view: str = "") -> None:
+        self.options, self.view_name = options, view
         self.post_message(self.Rearranged())
 
     @on(FilterLine.Changed)
     def _filtered(self, event: FilterLine.Changed) -> None:
         event.stop()
-        same = event.shown.text == self.wanted.shown.text
-        self._want(structs.replace(self.wanted, shown=event.shown), view=self.view_name if same else "")
+        same = event.shown.text == self.options.shown.text
+        self._set_options(structs.replace(self.options, shown=event.shown), view=self.view_name if same else "")
 
     @on(events.DescendantFocus, "#filter")
     @on(events.DescendantBlur, "#filter")
@@ -121,32 +121,32 @@ class FleetList(Vertical):
         shown = parse_filter(text)
         with self.prevent(FilterLine.Changed):
             self.filter_line.put(text)
-        self.wanted = structs.replace(self.wanted, shown=shown)
+        self.options = structs.replace(self.options, shown=shown)
         self.view_name = ""
 
     def toggle_faults(self) -> None:
         """Show only sandboxes with faults, or all."""
-        self._want(structs.replace(self.wanted, faults=not self.wanted.faults))
+        self._set_options(structs.replace(self.options, faults=not self.options.faults))
 
     def toggle_managed(self) -> None:
         """Show only sandboxes that this console made, or all."""
-        self._want(structs.replace(self.wanted, managed=not self.wanted.managed))
+        self._set_options(structs.replace(self.options, managed=not self.options.managed))
 
     def set_group(self, by: str) -> None:
         """Group by a field, or stop grouping."""
         self._folded = frozenset()
-        self._want(structs.replace(self.wanted, group=by, folded=self._folded))
+        self._set_options(structs.replace(self.options, group=by, folded=self._folded))
 
     def next_group(self) -> None:
         """Group by backend, then host, then image, then not at all."""
-        at = CYCLE.index(self.wanted.group) if self.wanted.group in CYCLE else -1
+        at = CYCLE.index(self.options.group) if self.options.group in CYCLE else -1
         self.set_group(CYCLE[(at + 1) % len(CYCLE)])
 
     def fold(self, key: GroupKey, folded: bool | None = None) -> None:
         """Close or open a group. If ``folded`` is None, toggle it."""
         closed = key not in self._folded if folded is None else folded
         self._folded = self._folded | {key} if closed else self._folded - {key}
-        self._want(structs.replace(self.wanted, folded=self._folded), view=self.view_name)
+        self._set_options(structs.replace(self.options, folded=self._folded), view=self.view_name)
 
     def set_sort(self, word: str) -> None:
         """Sort by a column, descending with ``-``. An empty text removes the sort order. Raises UsageError."""
@@ -164,9 +164,9 @@ class FleetList(Vertical):
 
     # --- columns
 
-    def set_columns(self, chosen: Chosen, *, keep: bool = True) -> None:
+    def set_columns(self, chosen: Chosen, *, save: bool = True) -> None:
         """Show these columns. With ``keep``, they are saved for the next run."""
-        self.choice.set(chosen, keep=keep)
+        self.choice.set(chosen, save=save)
         self._lay_columns()
         self.post_message(self.Rearranged())
 
@@ -187,10 +187,10 @@ class FleetList(Vertical):
     def view(self) -> ViewOptions:
         """What is shown now, as a view."""
         sort = f"{'-' * self.table.sort_reverse}{self.table.sort_column}" if self.table.sort_column else ""
-        wanted = self.wanted
+        options = self.options
         return ViewOptions(
-            filter=wanted.shown.text, group=wanted.group, sort=sort, columns=self.choice.chosen.keys,
-            faults=wanted.faults, managed=wanted.managed,
+            filter=options.shown.text, group=options.group, sort=sort, columns=self.choice.chosen.keys,
+            faults=options.faults, managed=options.managed,
         )  # fmt: skip
 
     def save_view(self, name: str) -> None:
@@ -211,17 +211,17 @@ class FleetList(Vertical):
             raise UsageError(f"view {name}: {error.message}", hint=error.hint) from None
         self._put(view.filter)
         if chosen is not None:
-            self.set_columns(chosen, keep=False)
+            self.set_columns(chosen, save=False)
         self.set_sort(view.sort)
         self._folded = frozenset()
-        wanted = self.wanted
-        self._want(Wanted(wanted.shown, view.faults, view.managed, group), view=name)
+        options = self.options
+        self._set_options(ListOptions(options.shown, view.faults, view.managed, group), view=name)
 
     def reset(self) -> None:
         """Show everything without groups. Keeps the columns and the order."""
         self._put("")
         self._folded = frozenset()
-        self._want(Wanted())
+        self._set_options(ListOptions())
 
     @on(FleetTable.Turned, "#fleet")
     def _turned(self, event: FleetTable.Turned) -> None:

@@ -16,7 +16,7 @@ from sandbox_console.model.event import ConfigChanged
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Status
 from sandbox_console.model.text import clean
 from sandbox_console.tui.base.static_text import set_text
-from sandbox_console.tui.fleet.arrangement import Hidden, Wanted
+from sandbox_console.tui.fleet.arrangement import Hidden, ListOptions
 from sandbox_console.tui.fleet.groups import LABEL
 from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.state.fleet_state import FleetState
@@ -65,9 +65,9 @@ class HeaderBar(Vertical):
         self._banner("#config-banner", config_banner(state.config))
         self._banner("#dead-banner", dead_banner(state.dead))
 
-    def show_view(self, wanted: Wanted, hidden: Hidden, total: int, name: str, *, typing: bool = False) -> None:
+    def show_view(self, options: ListOptions, hidden: Hidden, total: int, name: str, *, typing: bool = False) -> None:
         """Show which part of the fleet is listed. While a filter is typed the line stays, so that keys move nothing."""
-        view = view_line(wanted, hidden, total, name)
+        view = view_line(options, hidden, total, name)
         self._banner("#view", view if view.plain or not typing else Content(f"{total} of {total}"))
 
     def on_click(self) -> None:
@@ -102,22 +102,22 @@ def alert_words(firing: Sequence[Alert]) -> list[Part]:
     return [(f"! {len(loud)} {'alert' if len(loud) == 1 else 'alerts'}  ", f"bold {style}")]
 
 
-def view_line(wanted: Wanted, hidden: Hidden, total: int, name: str = "") -> Content:
+def view_line(options: ListOptions, hidden: Hidden, total: int, name: str = "") -> Content:
     """Return how many are shown, how many are hidden and by what, and the grouping. Empty if everything is shown."""
     parts: list[Part] = [("view ", "$dim"), (f"{clean(name, cap=40)}   ", "bold")] if name else []
-    why = (
-        (wanted.shown, hidden.filtered, "by the filter"),
-        (wanted.faults, hidden.healthy, "by faults only"),
-        (wanted.managed, hidden.others, "by ours only"),
+    causes = (
+        (options.shown, hidden.filtered, "by the filter"),
+        (options.faults, hidden.healthy, "by faults only"),
+        (options.managed, hidden.others, "by ours only"),
     )
-    if any(on for on, _, _ in why):
-        reasons = ", ".join(f"{count} {by}" for _, count, by in why if count)
-        idle = ", ".join(by.removeprefix("by ") for on, count, by in why if on and not count)
+    if any(on for on, _, _ in causes):
+        reasons = ", ".join(f"{count} {by}" for _, count, by in causes if count)
+        idle = ", ".join(by.removeprefix("by ") for on, count, by in causes if on and not count)
         parts.append((f"{total - hidden.total} of {total}   ", "bold"))
         parts += [("hidden: ", "$dim"), (f"{reasons}   ", "$text-warning")] if reasons else []
         parts += [(f"{idle}: {'no more hidden' if reasons else 'nothing hidden'}   ", "$dim")] if idle and total else []
-    if wanted.group:
-        parts += [("groups: ", "$dim"), (clean(wanted.group.replace(LABEL, "label "), cap=60), "")]
+    if options.group:
+        parts += [("groups: ", "$dim"), (clean(options.group.replace(LABEL, "label "), cap=60), "")]
     return Content.assemble(*parts)
 
 

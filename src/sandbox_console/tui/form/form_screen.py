@@ -86,10 +86,12 @@ class FormScreen(FormBase):
     def written(self) -> tuple[str, SandboxSpec | None]:
         spec, _ = self.body.read()
         if self._sandbox is not None:
-            return command_line(Update(self._sandbox.ref, spec), spec_of(self._sandbox)), spec
+            update = self._service.masking.action(Update(self._sandbox.ref, spec))
+            return command_line(update, spec_of(self._sandbox)), self._service.masking.spec(spec)
         backend, host = self.body.place or ("BACKEND", "HOST")
         named = structs.replace(spec, name=spec.name or "NAME", image=spec.image or "IMAGE")
-        return command_line(Create(named, backend, host)), spec
+        command = command_line(self._service.masking.action(Create(named, backend, host)))
+        return command, self._service.masking.spec(spec)
 
     def refuse(self, problems: Mapping[str, str]) -> None:
         """Show problems, and go to the first field that has one."""

@@ -16,7 +16,7 @@ from sandbox_console.tui.form.form_base import FormBase
 from sandbox_console.tui.form.several_plan import Edit, look, planned, several_words
 from sandbox_console.tui.form.shared_body import SharedBody
 from sandbox_console.tui.form.shared_fields import with_changes
-from sandbox_console.tui.state.messages import BulkAsked
+from sandbox_console.tui.state.messages import BulkRequested
 from sandbox_console.tui.state.verbs import Look, Verb
 from sandbox_console.tui.text.formatting import many, shown_name
 
@@ -76,7 +76,8 @@ class SeveralScreen(FormBase):
     def written(self) -> tuple[str, SandboxSpec | None]:
         pairs = [(Update(one.ref, self._spec(one)), spec_of(one)) for one in self._sandboxes]
         changing = [(action, before) for action, before in pairs if action.spec != before]
-        return bulk_command([action for action, _ in changing], [before for _, before in changing]), None
+        masked = [self._service.masking.action(action) for action, _ in changing]
+        return bulk_command(masked, [before for _, before in changing]), None
 
     async def submit(self) -> None:
         if await self._checked(all_fields=True):
@@ -84,7 +85,7 @@ class SeveralScreen(FormBase):
         elif not self._fields.typed:
             self.say("Nothing differs.")
         else:
-            self.app.post_message(BulkAsked(self._verb(), self._sandboxes, self._hidden, self.done))
+            self.app.post_message(BulkRequested(self._verb(), self._sandboxes, self._hidden, self.done))
 
     def _verb(self) -> Verb:
         """Return the change of what was typed, which does not depend on the form any longer."""

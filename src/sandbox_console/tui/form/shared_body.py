@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import HostKey, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS, Kind, SpecField
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console, spec_of
 from sandbox_console.tui.form.egress_row import EgressRow
-from sandbox_console.tui.form.form_body import FormBody, Place
+from sandbox_console.tui.form.form_body import FormBody
 from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.form.form_rows import ChoiceRow, FormRow
 from sandbox_console.tui.form.secrets_row import SecretsRow
@@ -42,7 +42,7 @@ class SharedBody(FormBody):
         return {name: one.text for name, one in self.shared.items()}
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> HostKey | None:
         """Where all of them are, or None if they are in several places."""
         return self._one_place
 

@@ -23,7 +23,7 @@ from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.detail.detail_pane import identity
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.messages import ActionAsked, TimelineAsked
+from sandbox_console.tui.state.messages import ActionRequested, TimelineRequested
 from sandbox_console.tui.state.verbs import toggled_quarantine, unfit
 from sandbox_console.tui.text.formatting import shown_name, span
 from sandbox_console.tui.text.wrap import Part, hanging
@@ -92,8 +92,8 @@ class WhyScreen(Screen[None]):
     def _draw(self) -> None:
         gone = self.ref not in self.console_app.fleet.sandboxes
         words = identity(self._sandbox, self.size.width - (17 if gone else 7))
-        told = Content.assemble(("Why  ", "bold"), words, ("  removed" if gone else "", "$text-warning"))
-        put(self, "#why-title", told)
+        title = Content.assemble(("Why  ", "bold"), words, ("  removed" if gone else "", "$text-warning"))
+        put(self, "#why-title", title)
         for text in self.query("#why-text").results(Static):
             if self._found is not None and (width := text.content_size.width):
                 found = sections(self._found, self._clock(), span)
@@ -114,11 +114,11 @@ class WhyScreen(Screen[None]):
         if reason := unfit(verb, self._sandbox, self.console_app.fleet.busy.get(self.ref)):
             self.notify(f"{shown_name(self._sandbox)}: {reason}.", title=verb.name, severity="warning")
         else:
-            self.post_message(ActionAsked(verb.make(self._sandbox), self._sandbox))
+            self.post_message(ActionRequested(verb.make(self._sandbox), self._sandbox))
 
     def action_timeline(self) -> None:
         """Show what happened around it."""
-        self.post_message(TimelineAsked([self._sandbox]))
+        self.post_message(TimelineRequested([self._sandbox]))
 
     def action_copy(self) -> None:
         """Copy the command that prints this page."""

@@ -28,8 +28,8 @@ from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, StreamState
-from sandbox_console.tui.logs.look_back import LookBack
 from sandbox_console.tui.logs.merged_logs import Group, Merged
+from sandbox_console.tui.logs.older_lines_loader import OlderLinesLoader
 from sandbox_console.tui.logs.removed_logs import GoneScreen, gone_logs
 from sandbox_console.tui.text.formatting import many, shown_name, size, span
 from sandbox_console.tui.widgets.log.log_line import Rule
@@ -69,7 +69,7 @@ class LogsPane(Vertical):
         self._shelf = RecentLogs(self._cap)
         self.view = LogView(cap_bytes=self._cap, rules=rules_of(console.config))
         self.view.look.json = console.config.logs.json
-        self._back = LookBack(console, self.view)
+        self._older = OlderLinesLoader(console, self.view)
         self._patterns: dict[SandboxRef, Patterns] = {}
         self._shown: SandboxRef | None = None
         self._wanted: tuple[SandboxRef, int] | None = None
@@ -162,7 +162,7 @@ class LogsPane(Vertical):
         elif self._feed is not None and self._sandbox is not None and self._gone is None:
             self._worker = self.run_worker(partial(self._feed.follow, TAIL), group="logs")
             if self.view.patterns != Patterns():
-                self._look_back(to_start=False)
+                self._load_older_lines(to_start=False)
 
     def _take(self, items: Sequence[LogItem]) -> None:
         if self._noted == _NOTHING:
@@ -235,7 +235,7 @@ class LogsPane(Vertical):
             if (store.newest_ns or -1) > self._shelf.newest_ns(sandbox.ref):
                 self._shelf.put(RecentLog(sandbox.ref, shown_name(sandbox), store, gone_at=self._clock()))
 
-    def on_log_view_gone_asked(self, event: LogView.GoneAsked) -> None:
+    def on_log_view_removed_logs_requested(self, event: LogView.RemovedLogsRequested) -> None:
         event.stop()
         if self._gone is not None:
             self.unmerge()
@@ -267,39 +267,39 @@ class LogsPane(Vertical):
 
     # --- older lines
 
-    def on_log_view_older_asked(self, event: LogView.OlderAsked) -> None:
+    def on_log_view_older_lines_requested(self, event: LogView.OlderLinesRequested) -> None:
         event.stop()
         if self._sandbox is not None and not self._elsewhere():
-            work = self._back.page(self._sandbox, event.since_ns)
+            work = self._older.page(self._sandbox, event.since_ns)
             self.run_worker(work, group="older", exclusive=True)
 
-    def on_log_view_start_asked(self, event: LogView.StartAsked) -> None:
+    def on_log_view_log_start_requested(self, event: LogView.LogStartRequested) -> None:
         event.stop()
-        self._look_back(to_start=True)
+        self._load_older_lines(to_start=True)
 
-    def on_log_view_looked_for(self, event: LogView.LookedFor) -> None:
+    def on_log_view_search_changed(self, event: LogView.SearchChanged) -> None:
         event.stop()
         self.workers.cancel_group(self, "older")
-        self._back.say("")
+        self._older.show_progress("")
         if self.view.patterns != Patterns():
-            self._look_back(to_start=False)
+            self._load_older_lines(to_start=False)
 
-    def _look_back(self, *, to_start: bool) -> None:
+    def _load_older_lines(self, *, to_start: bool) -> None:
         if self._sandbox is not None and not self._elsewhere():
-            work = self._back.to_start if to_start else self._back.search
+            work = self._older.to_start if to_start else self._older.search
             self.run_worker(work(self._sandbox), group="older", exclusive=True)
 
     def _elsewhere(self) -> bool:
         """Return whether the log shown has no older lines to load, and say so."""
         if self._merged is not None:
-            self._back.say("older lines come in a sandbox's own log")
+            self._older.show_progress("older lines come in a sandbox's own log")
         elif self._gone is not None:
-            self._back.say("nothing older was read")
+            self._older.show_progress("nothing older was read")
         return self.of_others
 
     # --- saving
 
-    def on_log_view_save_asked(self, event: LogView.SaveAsked) -> None:
+    def on_log_view_save_requested(self, event: LogView.SaveRequested) -> None:
         event.stop()
         name = self._gone.name if self._gone else "merged" if self._merged else self._sandbox and self._sandbox.name
         if name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox_console.tui.main.main_base import MainBase
-from sandbox_console.tui.state.messages import ShellsAsked
+from sandbox_console.tui.state.messages import ShellsRequested
 
 
 class DetailActions(MainBase):
@@ -94,12 +94,12 @@ class DetailActions(MainBase):
     def action_shells(self) -> None:
         """Show every shell on one page. Opens one in each marked sandbox, or in the selected one if none is open."""
         chosen = self.marked or ([self.selected] if self.selected and not [*self.detail.shells.open] else [])
-        self.post_message(ShellsAsked(chosen))
+        self.post_message(ShellsRequested(chosen))
 
     def action_shell_choose(self) -> None:
         """Choose the shell, its user, folder and environment, and open it on the shells page."""
         if self.need_one() and self.selected is not None:
-            self.post_message(ShellsAsked([self.selected], choose=True))
+            self.post_message(ShellsRequested([self.selected], choose=True))
 
     def action_copy_mode(self) -> None:
         """Go into the sandbox's shell to copy from it or to search in it."""
@@ -116,7 +116,7 @@ class DetailActions(MainBase):
 
     def action_share(self, step: int) -> None:
         """Make the detail larger or smaller."""
-        place, split = self.query_one("#list").size, self.split
-        across = place.width * 100 // max(1, self.size.width)
-        split.move(step, across if split.side else place.height * 100 // self.size.height, self.size.height)
+        list_size, split = self.query_one("#list").size, self.split
+        across = list_size.width * 100 // max(1, self.size.width)
+        split.move(step, across if split.side else list_size.height * 100 // self.size.height, self.size.height)
         self.draw()

@@ -15,14 +15,14 @@ from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.keys.keymap import Keymap
 from sandbox_console.tui.main.main_base import MainBase
 from sandbox_console.tui.state.messages import (
-    ActionAsked,
-    AttachAsked,
-    BulkAsked,
-    ChangesAsked,
-    EditSeveralAsked,
-    FormAsked,
-    ForwardAsked,
-    NameAsked,
+    ActionRequested,
+    AttachRequested,
+    BulkRequested,
+    ChangesRequested,
+    EditSeveralRequested,
+    FormRequested,
+    ForwardRequested,
+    VerbInputRequested,
 )
 from sandbox_console.tui.state.verbs import (
     NAMINGS,
@@ -41,7 +41,7 @@ from sandbox_console.tui.text.formatting import LOCAL, many, shown_name
 def ask(screen: MainBase, verb: Verb) -> None:
     """Request a verb on the marked sandboxes, or on the selected one."""
     if marked := screen.marked:
-        screen.post_message(BulkAsked(verb, marked, hidden(screen, marked)))
+        screen.post_message(BulkRequested(verb, marked, hidden(screen, marked)))
         return
     sandbox = screen.selected
     if sandbox is None:
@@ -49,7 +49,7 @@ def ask(screen: MainBase, verb: Verb) -> None:
     elif reason := unfit(verb, sandbox, screen.state.busy.get(sandbox.ref)):
         screen.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
     else:
-        screen.post_message(ActionAsked(verb.make(sandbox), sandbox))
+        screen.post_message(ActionRequested(verb.make(sandbox), sandbox))
 
 
 def hidden(screen: MainBase, marked: Iterable[Sandbox]) -> set[SandboxRef]:
@@ -61,28 +61,28 @@ def hidden(screen: MainBase, marked: Iterable[Sandbox]) -> set[SandboxRef]:
 def ask_name(screen: MainBase, naming: Naming) -> None:
     """Request a verb that takes a word, on the selected sandbox."""
     if (sandbox := _fit(screen, naming)) is not None:
-        screen.post_message(NameAsked(naming, sandbox))
+        screen.post_message(VerbInputRequested(naming, sandbox))
 
 
 def ask_attach(screen: MainBase) -> None:
     """Request to attach to the selected sandbox's main process."""
     if (sandbox := _running(screen, "attach")) is not None:
-        screen.post_message(AttachAsked(sandbox))
+        screen.post_message(AttachRequested(sandbox))
 
 
 def ask_forward(screen: MainBase) -> None:
     """Request to forward a port of the selected sandbox, or to end a forward."""
     if (sandbox := _running(screen, "forward")) is not None:
-        screen.post_message(ForwardAsked(sandbox))
+        screen.post_message(ForwardRequested(sandbox))
 
 
-def _running(screen: MainBase, what: str) -> Sandbox | None:
-    """Return the selected sandbox if it is running. Otherwise show why ``what`` is not possible."""
+def _running(screen: MainBase, title: str) -> Sandbox | None:
+    """Return the selected sandbox if it is running. Otherwise show why ``title`` is not possible."""
     sandbox = screen.selected
     if sandbox is None:
         screen.notify("No sandbox is selected.", severity="warning")
     elif sandbox.status is not Status.RUNNING:
-        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title=what, severity="warning")
+        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title=title, severity="warning")
     else:
         return sandbox
     return None
@@ -93,20 +93,20 @@ def ask_changes(screen: MainBase) -> None:
     if screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
     else:
-        screen.post_message(ChangesAsked(screen.selected))
+        screen.post_message(ChangesRequested(screen.selected))
 
 
 def ask_edit(screen: MainBase) -> None:
     """Request the form of the marked sandboxes, or of the selected one."""
     marked = screen.marked
     if len(marked) > 1:
-        screen.post_message(EditSeveralAsked(marked, hidden(screen, marked)))
+        screen.post_message(EditSeveralRequested(marked, hidden(screen, marked)))
     elif marked:
-        screen.post_message(FormAsked(marked[0]))
+        screen.post_message(FormRequested(marked[0]))
     elif screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
     else:
-        screen.post_message(FormAsked(screen.selected))
+        screen.post_message(FormRequested(screen.selected))
 
 
 def _fit(screen: MainBase, naming: Naming) -> Sandbox | None:
@@ -159,9 +159,9 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     for verb in verbs_for(marked):
         reasons = Counter(unfit(verb, sandbox) for sandbox in marked)
         fits = reasons.pop("", 0)
-        why = ", ".join(f"{count}: {text}" for text, count in reasons.items())
+        reason = ", ".join(f"{count}: {text}" for text, count in reasons.items())
         label = f"{verb.label} {fits}"
-        choices.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else why))
+        choices.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else reason))
     return [
         *choices,
         Choice("edit", "Edit", keys.first("edit")),
@@ -198,8 +198,8 @@ async def copy_command(screen: MainBase) -> None:
     if not several:
         screen.notify("No sandbox is selected.", severity="warning")
         return
-    what = many(len(marked)) if marked else shown_name(several[0])
-    command = await screen.app.push_screen_wait(MenuScreen(f"Copy a command for {what}", list(commands_of(several))))
+    title = many(len(marked)) if marked else shown_name(several[0])
+    command = await screen.app.push_screen_wait(MenuScreen(f"Copy a command for {title}", list(commands_of(several))))
     if command:
         screen.app.copy_to_clipboard(command)
         screen.notify(f"Copied: {command}")
@@ -209,7 +209,7 @@ def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
     """Yield each action as a command line."""
     for verb in verbs_for(sandboxes):
         command = bulk_command([verb.make(sandbox) for sandbox in sandboxes])
-        yield Choice(command, verb.label, "", told=command)
+        yield Choice(command, verb.label, "", detail=command)
     refs = [str(sandbox.ref) for sandbox in sandboxes]
     yield from (_read(label, words, refs) for label, words in (("Logs", ["logs", "-f"]), ("Stats", ["stats"])))
     if len(refs) == 1:
@@ -217,10 +217,10 @@ def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
             yield _read(label, words, refs)
         for naming in NAMINGS.values():
             command = command_line(naming.make(sandboxes[0], ""))
-            yield Choice(command, naming.label, "", told=command)
+            yield Choice(command, naming.label, "", detail=command)
         if (spec := sandboxes[0].spec) is not None:
             command = command_line(Create(spec, sandboxes[0].ref.backend, sandboxes[0].ref.host))
-            yield Choice(command, "Create", "", told=command)
+            yield Choice(command, "Create", "", detail=command)
 
 
 _OF_ONE = (
@@ -231,4 +231,4 @@ _OF_ONE = (
 
 def _read(label: str, words: Sequence[str], refs: Sequence[str]) -> Choice:
     command = shlex.join(["sandbox-console", *words, *refs])
-    return Choice(command, label, "", told=command)
+    return Choice(command, label, "", detail=command)

@@ -109,7 +109,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
             return
         state = self.state
         found = self.fleet.show(state, self._clock())
-        shown, wanted = found.sandboxes, self.fleet.wanted
+        shown, options = found.sandboxes, self.fleet.options
         typing = self.fleet.typing
         self._stand_alone(not shown and not typing)
         self.table.keep_marks(state.sandboxes)
@@ -117,9 +117,11 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         self.place_cursor(state)
         header = self.query_one(HeaderBar)
         header.show(state, read_only=self.service.read_only, width=self.size.width)
-        header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
+        header.show_view(options, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
         if not shown:
-            self.table.say(empty_words(state, wanted, read_only=self.service.read_only, key=partial(key_of, self)))
+            self.table.show_message(
+                empty_words(state, options, read_only=self.service.read_only, key=partial(key_of, self))
+            )
         self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
         self._look_soon()
         self._ask_stats()
@@ -140,7 +142,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
     @on(MarkedTable.MarksChanged)
     def _show_marks(self) -> None:
         marked, table = self.marked, self.table
-        every = not self.fleet.hidden.total and not self.fleet.wanted.group
+        every = not self.fleet.hidden.total and not self.fleet.options.group
         shown = set() if every or not marked else {row.key for row in table.rows}
         self.query_one(MarkBar).show(marked, 0 if every else sum(sandbox.ref not in shown for sandbox in marked))
 

@@ -7,7 +7,13 @@ from textual import on
 from sandbox_console.tui.main import dispatch
 from sandbox_console.tui.main.compare import compare, merge_logs
 from sandbox_console.tui.main.detail_actions import DetailActions
-from sandbox_console.tui.state.messages import FormAsked, FormFromAsked, TemplateAsked, TimelineAsked, WhyAsked
+from sandbox_console.tui.state.messages import (
+    CauseRequested,
+    FormRequested,
+    FormSourceRequested,
+    TemplateRequested,
+    TimelineRequested,
+)
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 
@@ -17,16 +23,16 @@ class AskActions(DetailActions):
 
     def action_create(self) -> None:
         """Create a sandbox."""
-        self.post_message(FormAsked())
+        self.post_message(FormRequested())
 
     def action_create_from(self) -> None:
         """Create a sandbox from a template, a docker run line or a file."""
-        self.post_message(FormFromAsked())
+        self.post_message(FormSourceRequested())
 
     def action_save_template(self) -> None:
         """Store the selected sandbox's spec as a template."""
         if self.need_one() and self.selected is not None:
-            self.post_message(TemplateAsked(self.selected))
+            self.post_message(TemplateRequested(self.selected))
 
     def action_edit(self) -> None:
         """Edit the marked sandboxes together, or the selected one."""
@@ -43,12 +49,12 @@ class AskActions(DetailActions):
     def action_why(self) -> None:
         """Show why the selected sandbox is in its state."""
         if self.need_one() and self.selected is not None:
-            self.post_message(WhyAsked(self.selected))
+            self.post_message(CauseRequested(self.selected))
 
     def action_timeline(self) -> None:
         """Show what happened to the marked sandboxes, or to the selected one."""
         if self.marked or self.need_one():
-            self.post_message(TimelineAsked(self.marked or [sandbox for sandbox in (self.selected,) if sandbox]))
+            self.post_message(TimelineRequested(self.marked or [sandbox for sandbox in (self.selected,) if sandbox]))
 
     def action_verb(self, name: str) -> None:
         """Request a verb on the marked sandboxes, or on the selected one."""
@@ -94,7 +100,7 @@ class AskActions(DetailActions):
         """Copy this host's address for the sandbox's first port."""
         self.app.run_worker(dispatch.copy_address(self))
 
-    @on(MarkedTable.MenuAsked)
+    @on(MarkedTable.MenuRequested)
     def action_menu(self) -> None:
         """Show all actions on the marked sandboxes, or on the selected one."""
         self.app.run_worker(dispatch.menu(self))

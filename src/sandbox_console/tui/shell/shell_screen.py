@@ -16,12 +16,12 @@ from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.shell.broadcast import BroadcastActions
 from sandbox_console.tui.shell.open_shells import OpenShells
-from sandbox_console.tui.shell.shell import Shell, ShellAsked
+from sandbox_console.tui.shell.shell import Shell, ShellRequested
 from sandbox_console.tui.shell.shell_box import ShellArea
 from sandbox_console.tui.shell.shell_choice import ShellChoice
 from sandbox_console.tui.shell.shell_page import DRAW_S
 from sandbox_console.tui.shell.tab_actions import TabActions
-from sandbox_console.tui.text.formatting import place, shown_name
+from sandbox_console.tui.text.formatting import sandbox_host, shown_name
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -70,7 +70,7 @@ class ShellScreen(TabActions, BroadcastActions):
         box.notice.hold()
         self._focus_active()
         area = box.content_size or self.query_one(ShellArea).size  # without a size while another tab is shown
-        self.post_message(ShellAsked(shell, max(area.width, 20), max(area.height, 5)))
+        self.post_message(ShellRequested(shell, max(area.width, 20), max(area.height, 5)))
 
     def _add(self, sandbox: Sandbox, beside: Shell | None = None, *, across: bool = True) -> None:
         self._open(self.shells.add(sandbox, beside, across=across))
@@ -103,7 +103,7 @@ class ShellScreen(TabActions, BroadcastActions):
     async def _pick(self, *, beside: bool) -> None:
         running = {str(sandbox.ref): sandbox for sandbox in self._sandboxes()}
         choices = [
-            Choice(ref, shown_name(sandbox), letter, told=place(sandbox))
+            Choice(ref, shown_name(sandbox), letter, detail=sandbox_host(sandbox))
             for (ref, sandbox), letter in zip(running.items(), [*_LETTERS] + [""] * len(running), strict=False)
         ]
         found = await self.app.push_screen_wait(MenuScreen("Open a shell in", choices))

@@ -19,7 +19,7 @@ from sandbox_console.tui.base.static_text import set_text
 from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.shell.held_keys import QUIET_S, ShellNotice
 from sandbox_console.tui.shell.open_shells import OpenShells
-from sandbox_console.tui.shell.shell import Shell, ShellAsked
+from sandbox_console.tui.shell.shell import Shell, ShellRequested
 from sandbox_console.tui.shell.terminal_questions import TerminalQuestions
 from sandbox_console.tui.state.fleet_state import News
 from sandbox_console.tui.text.formatting import shown_name
@@ -109,7 +109,7 @@ class ShellPane(TerminalQuestions, Vertical):
         notice.hold()
         notice.focus()
         area = self.query_one(ContentSwitcher).size
-        self.post_message(ShellAsked(shell, max(area.width, 20), max(area.height, 5)))
+        self.post_message(ShellRequested(shell, max(area.width, 20), max(area.height, 5)))
 
     def lend(self) -> None:
         """Leave the shells to the shells page, which shows them in widgets of its own."""
@@ -179,7 +179,7 @@ class ShellPane(TerminalQuestions, Vertical):
         """Return the focus to the screen once the user has noticed that the shell has ended."""
         if not view.has_focus:
             return
-        if view.copying is not None:  # what it wrote last is being read; its end is told below
+        if view.copying is not None:  # what it wrote last is being read; its end is reported below
             self.set_timer(QUIET_S, lambda: self._hand_over(view))
             return
         left = QUIET_S - (monotonic() - max(view.typed_at, view.detached_at))

@@ -46,7 +46,7 @@ class TerminalQuestions(DOMNode):
         shown = Content("\n".join(clean(line, cap=_SHOWN) for line in lines[:_SHOWN]))
         self.app.push_screen(ConfirmScreen(title, Content(words), "Paste", listed=shown), answered)
 
-    def on_copy_keys_search_asked(self, asked: TerminalView.SearchAsked) -> None:
+    def on_copy_keys_search_requested(self, asked: TerminalView.SearchRequested) -> None:
         """Ask what to look for in the scrollback."""
         asked.stop()
         view = asked.view
@@ -58,7 +58,7 @@ class TerminalQuestions(DOMNode):
 
         self.app.push_screen(AskScreen("Search in the shell", "text, upper and lower case alike", before), answered)
 
-    def on_copy_keys_links_asked(self, asked: TerminalView.LinksAsked) -> None:
+    def on_copy_keys_links_requested(self, asked: TerminalView.LinksRequested) -> None:
         """List the addresses, or ask about the only one."""
         asked.stop()
         if not asked.links:
@@ -68,7 +68,7 @@ class TerminalQuestions(DOMNode):
         else:
             letters = [*_LETTERS, *[""] * len(asked.links)]
             choices = [
-                Choice(str(at), clean(urlsplit_host(link) or "?", cap=40), letters[at], told=clean(link, cap=_SHOWN))
+                Choice(str(at), clean(urlsplit_host(link) or "?", cap=40), letters[at], detail=clean(link, cap=_SHOWN))
                 for at, link in enumerate(asked.links)
             ]
             self.app.push_screen(MenuScreen("Links on the screen", choices), partial(self._picked_link, asked.links))

@@ -26,7 +26,7 @@ class Arrived(Message):
         self.events = events
 
 
-class ActionAsked(Message):
+class ActionRequested(Message):
     """The user requests an action on a sandbox."""
 
     def __init__(self, action: Action, sandbox: Sandbox) -> None:
@@ -35,7 +35,7 @@ class ActionAsked(Message):
         self.sandbox = sandbox
 
 
-class BulkAsked(Message):
+class BulkRequested(Message):
     """The user requests one action on several sandboxes. ``hidden`` are those that a filter hides.
 
     ``agreed`` is called when they have confirmed it.
@@ -52,7 +52,7 @@ class BulkAsked(Message):
         self.agreed = agreed
 
 
-class ShellsAsked(Message):
+class ShellsRequested(Message):
     """The user requests the page of all shells, with a new shell in each of these sandboxes.
 
     ``choose`` asks first how it is opened.
@@ -64,7 +64,7 @@ class ShellsAsked(Message):
         self.choose = choose
 
 
-class EgressAsked(Message):
+class EgressRequested(Message):
     """The user requests to allow or deny a host for sandboxes."""
 
     def __init__(self, host: str, port: int, sandboxes: Sequence[Sandbox], *, allow: bool) -> None:
@@ -75,7 +75,7 @@ class EgressAsked(Message):
         self.allow = allow
 
 
-class DraftAsked(Message):
+class DraftRequested(Message):
     """The user requests to test egress rules for one of these sandboxes on its traffic."""
 
     def __init__(self, sandboxes: Sequence[Sandbox]) -> None:
@@ -83,7 +83,7 @@ class DraftAsked(Message):
         self.sandboxes = sandboxes
 
 
-class WhyAsked(Message):
+class CauseRequested(Message):
     """The user requests to see why a sandbox is in its state."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -91,7 +91,7 @@ class WhyAsked(Message):
         self.sandbox = sandbox
 
 
-class TimelineAsked(Message):
+class TimelineRequested(Message):
     """The user requests to see what happened to sandboxes."""
 
     def __init__(self, sandboxes: Sequence[Sandbox]) -> None:
@@ -99,7 +99,7 @@ class TimelineAsked(Message):
         self.sandboxes = sandboxes
 
 
-class FormAsked(Message):
+class FormRequested(Message):
     """The user requests to create a sandbox, or to edit this one."""
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
@@ -107,7 +107,7 @@ class FormAsked(Message):
         self.sandbox = sandbox
 
 
-class EditSeveralAsked(Message):
+class EditSeveralRequested(Message):
     """The user requests to edit several sandboxes together. ``hidden`` are those that a filter hides."""
 
     def __init__(self, sandboxes: Sequence[Sandbox], hidden: Collection[SandboxRef] = ()) -> None:
@@ -116,11 +116,11 @@ class EditSeveralAsked(Message):
         self.hidden = hidden
 
 
-class FormFromAsked(Message):
+class FormSourceRequested(Message):
     """The user requests to create a sandbox from a template, a docker run line or a file."""
 
 
-class TemplateAsked(Message):
+class TemplateRequested(Message):
     """The user requests to store this sandbox's spec as a template."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -128,7 +128,7 @@ class TemplateAsked(Message):
         self.sandbox = sandbox
 
 
-class NameAsked(Message):
+class VerbInputRequested(Message):
     """The user requests a verb that takes a word, on a sandbox. The word has not been typed yet."""
 
     def __init__(self, naming: Naming, sandbox: Sandbox) -> None:
@@ -137,7 +137,7 @@ class NameAsked(Message):
         self.sandbox = sandbox
 
 
-class AttachAsked(Message):
+class AttachRequested(Message):
     """The user requests to attach to a sandbox's main process."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -145,7 +145,7 @@ class AttachAsked(Message):
         self.sandbox = sandbox
 
 
-class ForwardAsked(Message):
+class ForwardRequested(Message):
     """The user requests to forward a port of a sandbox to this machine, or to end a forward."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -153,7 +153,7 @@ class ForwardAsked(Message):
         self.sandbox = sandbox
 
 
-class ChangesAsked(Message):
+class ChangesRequested(Message):
     """The user requests to see how a sandbox's files differ from its image."""
 
     def __init__(self, sandbox: Sandbox) -> None:

@@ -11,7 +11,7 @@ CPU_PERIOD_US = 100_000
 _PREFIX = "sandbox-console-"
 
 
-class Found:
+class CgroupParents:
     """Where groups can be made: a folder for each controller, and the reason for each missing one."""
 
     def __init__(self) -> None:
@@ -80,9 +80,9 @@ def _unified_parent(mount: str, own: str) -> tuple[str, set[str]]:
         at = os.path.dirname(at)
 
 
-def find() -> Found:
+def find() -> CgroupParents:
     """Find out where this process can make groups. Makes and removes a probe in each place."""
-    found = Found()
+    found = CgroupParents()
     own = _own_paths()
     probes = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
     probes |= {"freezer": "freezer.state", "cpuacct": "cpuacct.usage"}
@@ -103,7 +103,7 @@ def find() -> Found:
     return found
 
 
-def _find_unified(found: Found, mount: str, own: str) -> None:
+def _find_unified(found: CgroupParents, mount: str, own: str) -> None:
     found.version = 2
     parent, got = _unified_parent(mount, own)
     for controller in CONTROLLERS:
@@ -141,7 +141,7 @@ class Group:
         self.folders = folders
 
     @classmethod
-    def make(cls, found: Found, identity: str) -> "Group":
+    def make(cls, found: CgroupParents, identity: str) -> "Group":
         """Make the folders. Raises OSError."""
         folders = {name: f"{parent}/{_PREFIX}{identity}" for name, parent in found.parents.items()}
         for path in set(folders.values()):

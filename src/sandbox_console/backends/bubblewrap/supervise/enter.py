@@ -60,26 +60,26 @@ class Namespaces:
         return [*self._fds, self._inner]
 
 
-class Walls:
+class Confinement:
     """The confinement of every command of a sandbox: its user, limits and system call filter, and where it runs."""
 
-    def __init__(self, order: dict, spaces: Namespaces, joiners: list[int]) -> None:  # type: ignore[type-arg]
-        self.uid: int | None = order["uid"]
-        self.rlimits: dict[str, int] = order["rlimits"]
-        self.filter = bytes.fromhex(order["seccomp"])
+    def __init__(self, launch: dict, spaces: Namespaces, joiners: list[int]) -> None:  # type: ignore[type-arg]
+        self.uid: int | None = launch["uid"]
+        self.rlimits: dict[str, int] = launch["rlimits"]
+        self.filter = bytes.fromhex(launch["seccomp"])
         self.spaces, self.joiners = spaces, joiners
 
 
-class Order:
+class ExecRequest:
     """A command to start: argv candidates, environment, folder, and the limits that hold inside."""
 
-    def __init__(self, message: dict, walls: Walls) -> None:  # type: ignore[type-arg]
+    def __init__(self, message: dict, confinement: Confinement) -> None:  # type: ignore[type-arg]
         self.candidates: list[list[str]] = message["candidates"]
         self.env: dict[str, str] = message["env"]
         self.workdir: str = message["workdir"]
         self.tty: list[int] | None = message.get("tty")
         self.secrets: dict[str, str] = message.get("secrets") or {}
-        self.walls = walls
+        self.confinement = confinement
 
 
 def become(uid: int | None) -> None:
@@ -115,35 +115,39 @@ def close_all_but(keep: list[int]) -> None:
     os.closerange(first, max(first + 1, _FD_MOST))
 
 
-def start(walls: Walls, order: Order | None, stdio: list[int]) -> tuple[socket.socket, socket.socket]:
-    """Start a command. Returns the socket of the helper's reports, and the one for the command's order.
+def start(
+    confinement: Confinement, request: ExecRequest | None, stdio: list[int]
+) -> tuple[socket.socket, socket.socket]:
+    """Start a command. Returns the socket of the helper's reports, and the one for the request.
 
     If either is closed before the command has started, nothing is left of it.
     """
     report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    orders, awaited = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    requests, awaited = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs, awaited:
         if os.fork() == 0:
             try:
-                _middle(walls, order or awaited, stdio, theirs)
+                _middle(confinement, request or awaited, stdio, theirs)
             except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's loop
                 wire.send(theirs, {"failed": 125, "reason": f"cannot enter the sandbox: {error}"})
             finally:
                 os._exit(125)
-    return report, orders
+    return report, requests
 
 
-def _middle(walls: Walls, order: Order | socket.socket, stdio: list[int], report: socket.socket) -> None:
+def _middle(
+    confinement: Confinement, request: ExecRequest | socket.socket, stdio: list[int], report: socket.socket
+) -> None:
     signal.set_wakeup_fd(-1)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     for number, fd in enumerate(stdio):
         os.dup2(fd, number)
-    awaited = [] if isinstance(order, Order) else [order.fileno()]
-    close_all_but([0, 1, 2, report.fileno(), *awaited, *walls.spaces.fds, *walls.joiners])
-    become(walls.uid)
+    awaited = [] if isinstance(request, ExecRequest) else [request.fileno()]
+    close_all_but([0, 1, 2, report.fileno(), *awaited, *confinement.spaces.fds, *confinement.joiners])
+    become(confinement.uid)
     kernel.keep_to_itself()
     fresh_keyring()
-    walls.spaces.join()
+    confinement.spaces.join()
     try:
         pid = os.fork()
     except OSError as error:
@@ -153,7 +157,7 @@ def _middle(walls: Walls, order: Order | socket.socket, stdio: list[int], report
         raise
     if pid == 0:
         try:
-            _helper(walls, order, report)
+            _helper(confinement, request, report)
         except BaseException as error:  # noqa: BLE001 - as above
             wire.send(report, {"failed": 125, "reason": f"cannot start a command in the sandbox: {error}"})
         finally:
@@ -162,26 +166,26 @@ def _middle(walls: Walls, order: Order | socket.socket, stdio: list[int], report
     os._exit(0)
 
 
-def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -> None:
+def _helper(confinement: Confinement, request: ExecRequest | socket.socket, report: socket.socket) -> None:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     kernel.keep_to_itself()  # again: if fs.suid_dumpable is 1, joining a namespace made it readable
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-    kernel.name_process(_HELPER if isinstance(order, Order) else tree.WAITS)
-    tty = order.tty if isinstance(order, Order) else None
+    kernel.name_process(_HELPER if isinstance(request, ExecRequest) else tree.WAITS)
+    tty = request.tty if isinstance(request, ExecRequest) else None
     if tty:
         _open_terminal(tty, report)
-    failure, told = os.pipe()
+    failure, report_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            awaited = [] if isinstance(order, Order) else [order.fileno()]
-            _confine(walls, [0, 1, 2, told, *awaited, *walls.joiners], terminal=bool(tty))
+            awaited = [] if isinstance(request, ExecRequest) else [request.fileno()]
+            _confine(confinement, [0, 1, 2, report_end, *awaited, *confinement.joiners], terminal=bool(tty))
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # as above, for the guest's own user namespace
-            code, reason = _command(order if isinstance(order, Order) else _awaited(walls, order))
+            code, reason = _command(request if isinstance(request, ExecRequest) else _awaited(confinement, request))
         except BaseException as error:  # noqa: BLE001 - as above
             code, reason = 125, str(error)
-        os.write(told, json.dumps({"failed": code, "reason": reason}).encode())
+        os.write(report_end, json.dumps({"failed": code, "reason": reason}).encode())
         os._exit(code)
     kernel.drop_privileges()
     close_all_but([report.fileno(), failure])
@@ -223,32 +227,32 @@ def _open_terminal(size: list[int], report: socket.socket) -> None:
     os.close(slave)
 
 
-def _confine(walls: Walls, keep: list[int], *, terminal: bool) -> None:
+def _confine(confinement: Confinement, keep: list[int], *, terminal: bool) -> None:
     """Confine a command, and close every descriptor that it may not keep.
 
     The filter comes last: it would refuse what is done before it.
     """
-    walls.spaces.join_inner()
+    confinement.spaces.join_inner()
     kernel.drop_privileges()
     os.setsid()
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.umask(0o022)
-    for name, value in walls.rlimits.items():
+    for name, value in confinement.rlimits.items():
         resource.setrlimit(getattr(resource, name), (value, value))
     plain_signals()
     close_all_but(keep)
-    if walls.filter:
-        kernel.filter_calls(walls.filter)
+    if confinement.filter:
+        kernel.filter_calls(confinement.filter)
 
 
-def _awaited(walls: Walls, orders: socket.socket) -> Order:
-    """Wait for an order and its three streams; end if none comes.
+def _awaited(confinement: Confinement, requests: socket.socket) -> ExecRequest:
+    """Wait for a request and its three streams; end if none comes.
 
     A guest can lower the descriptor limit of the waiting process, so that the streams do not arrive. Raises OSError
     then.
     """
-    message, fds = wire.receive(orders)
+    message, fds = wire.receive(requests)
     if message is None:
         os._exit(0)
     if len(fds) != _STREAMS:
@@ -256,27 +260,27 @@ def _awaited(walls: Walls, orders: socket.socket) -> Order:
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)
-    return Order(message, walls)
+    return ExecRequest(message, confinement)
 
 
-def _command(order: Order) -> tuple[int, str]:
+def _command(request: ExecRequest) -> tuple[int, str]:
     """Become the command, with the rights of any program in the sandbox; returns only with the reason for a failure.
 
     It joins the cgroups only now: before there is a command, nothing counts as the sandbox's.
     """
-    for fd in order.walls.joiners:
+    for fd in request.confinement.joiners:
         os.write(fd, b"0")
     try:
-        _put_secrets(order.secrets)
+        _put_secrets(request.secrets)
     except OSError as error:
         return 125, f"a secret's file cannot be written in {_SECRETS}: {os.strerror(error.errno or 0)}"
     try:
-        os.chdir(order.workdir)
+        os.chdir(request.workdir)
     except OSError as error:
-        return 126, f"workdir {order.workdir}: {os.strerror(error.errno or 0)}"
+        return 126, f"workdir {request.workdir}: {os.strerror(error.errno or 0)}"
     outcome = 127, "no command"
-    for argv in order.candidates:
-        outcome = _execute(argv, order.env)
+    for argv in request.candidates:
+        outcome = _execute(argv, request.env)
     return outcome
 
 

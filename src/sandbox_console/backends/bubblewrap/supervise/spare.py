@@ -20,7 +20,7 @@ _KEPT_S = 20.0
 
 
 class Spare:
-    """At most one spare. ``make`` starts it, and returns the sockets of its helper's reports and of its order."""
+    """At most one spare. ``make`` starts it, and returns the sockets of its helper's reports and of its request."""
 
     def __init__(self, loop: Loop, make: Callable[[], tuple[socket.socket, socket.socket]]) -> None:
         self._loop, self._make = loop, make
@@ -54,17 +54,17 @@ class Spare:
         else:
             self.drop()
 
-    def take(self, order: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
+    def take(self, request: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
         """Send it a command. Returns the helper's pid (0 if not known yet) and socket; None if there is no spare."""
         if self._there is not None and _readable(self._there[0]):
             self._told()
-        if self._there is None or len(json.dumps(order)) > wire.PACKET:  # a longer message would arrive cut off
+        if self._there is None or len(json.dumps(request)) > wire.PACKET:  # a longer message would arrive cut off
             return None
-        report, orders = self._there
+        report, requests = self._there
         self._loop.off(report.fileno())
         self._there = None
-        with orders:
-            if wire.send(orders, order, tuple(stdio)):
+        with requests:
+            if wire.send(requests, request, tuple(stdio)):
                 return self._helper, report
         report.close()
         return None

@@ -40,18 +40,18 @@ class LogPane(Vertical):
         yield self.view
         yield Input(select_on_focus=True)
 
-    def on_log_view_search_asked(self, event: LogView.SearchAsked) -> None:
+    def on_log_view_search_requested(self, event: LogView.SearchRequested) -> None:
         event.stop()
         self._ask("search")
 
-    def on_log_view_filter_asked(self, event: LogView.FilterAsked) -> None:
+    def on_log_view_filter_requested(self, event: LogView.FilterRequested) -> None:
         event.stop()
         self._ask("filter")
 
-    def _ask(self, what: str) -> None:
-        self._asked_for = what
+    def _ask(self, kind: str) -> None:
+        self._asked_for = kind
         line = self.query_one(Input)
-        line.border_title = plain(_TITLES[what])
+        line.border_title = plain(_TITLES[kind])
         line.border_subtitle = "Enter applies, Esc closes"
         line.remove_class("-wrong").add_class("-asking")
         self.screen.set_focus(line)

@@ -38,15 +38,15 @@ class LogView(LogCanvas, can_focus=True):
         await view.save(Path("x.log")) # the raw bytes, to a file that must not exist
 
     Scrolling up pauses, and ``G`` follows again. The last row shows the mode and how many of all lines are shown.
-    stderr lines begin with ``E``, lost output with ``~``, and the user's marks with ``=``. Posts `SearchAsked` and
-    `FilterAsked`, for which `LogPane` opens an input line, and `SaveAsked`, `OlderAsked` and `GoneAsked`, which the
-    surrounding pane handles.
+    stderr lines begin with ``E``, lost output with ``~``, and the user's marks with ``=``. `LogPane` opens an input
+    line for `SearchRequested` and `FilterRequested`. The surrounding pane handles `SaveRequested`,
+    `OlderLinesRequested` and `RemovedLogsRequested`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["logs"]
     _ago = 0
 
-    class _Asked(Message):
+    class _Requested(Message):
         def __init__(self, view: LogView) -> None:
             super().__init__()
             self.view = view
@@ -55,42 +55,42 @@ class LogView(LogCanvas, can_focus=True):
         def control(self) -> LogView:
             return self.view
 
-    class SearchAsked(_Asked):
+    class SearchRequested(_Requested):
         """The search key was pressed."""
 
-    class FilterAsked(_Asked):
+    class FilterRequested(_Requested):
         """The filter key was pressed."""
 
-    class SaveAsked(_Asked):
+    class SaveRequested(_Requested):
         """The save key was pressed."""
 
-    class GoneAsked(_Asked):
+    class RemovedLogsRequested(_Requested):
         """The key for logs of removed sandboxes was pressed."""
 
-    class OlderAsked(_Asked):
+    class OlderLinesRequested(_Requested):
         """The user reached the oldest line, or requested a time before it (``since_ns``)."""
 
         def __init__(self, view: LogView, since_ns: int | None = None) -> None:
             super().__init__(view)
             self.since_ns = since_ns
 
-    class StartAsked(_Asked):
+    class LogStartRequested(_Requested):
         """The user goes to the beginning of the log, which is not in memory."""
 
-    class LookedFor(_Asked):
+    class SearchChanged(_Requested):
         """A search or a filter started or ended."""
 
     def search(self, pattern: str | None) -> None:
         super().search(pattern)
-        self._tell_looked_for()
+        self._post_search_changed()
 
     def set_filter(self, pattern: str | None) -> None:
         super().set_filter(pattern)
-        self._tell_looked_for()
+        self._post_search_changed()
 
-    def _tell_looked_for(self) -> None:
+    def _post_search_changed(self) -> None:
         """Post the message with itself as sender: one that seems to be from the parent would not bubble further."""
-        self.post_message(self.LookedFor(self).set_sender(self))
+        self.post_message(self.SearchChanged(self).set_sender(self))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
         """Let the log handle Escape only while there is a search or a filter."""
@@ -125,13 +125,13 @@ class LogView(LogCanvas, can_focus=True):
         at_top = rows < 0 and self._at_top
         self._scroll_rows(rows)
         if at_top:
-            self.post_message(self.OlderAsked(self))
+            self.post_message(self.OlderLinesRequested(self))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         if self.look.tall:
             self._wheel(event, -_WHEEL)
         elif self._at_top:
-            self.post_message(self.OlderAsked(self))
+            self.post_message(self.OlderLinesRequested(self))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         if self.look.tall:
@@ -153,7 +153,7 @@ class LogView(LogCanvas, can_focus=True):
         self._pause()
         self._move(0)
         if not self.store.begins:
-            self.post_message(self.StartAsked(self))
+            self.post_message(self.LogStartRequested(self))
 
     def action_tail(self) -> None:
         """Follow new lines."""
@@ -168,7 +168,7 @@ class LogView(LogCanvas, can_focus=True):
         self._pause()
         oldest = self.store.oldest_ns
         if oldest is not None and oldest > at_ns:
-            self.post_message(self.OlderAsked(self, at_ns))
+            self.post_message(self.OlderLinesRequested(self, at_ns))
         self.go_to_time(at_ns)
 
     def action_ago_more(self) -> None:
@@ -307,19 +307,19 @@ class LogView(LogCanvas, can_focus=True):
 
     def action_ask_search(self) -> None:
         """Request a pattern to search for."""
-        self.post_message(self.SearchAsked(self))
+        self.post_message(self.SearchRequested(self))
 
     def action_ask_filter(self) -> None:
         """Request a pattern to filter by."""
-        self.post_message(self.FilterAsked(self))
+        self.post_message(self.FilterRequested(self))
 
     def action_ask_save(self) -> None:
         """Request a file to save to."""
-        self.post_message(self.SaveAsked(self))
+        self.post_message(self.SaveRequested(self))
 
     def action_ask_gone(self) -> None:
         """Request the logs of removed sandboxes."""
-        self.post_message(self.GoneAsked(self))
+        self.post_message(self.RemovedLogsRequested(self))
 
 
 def _text(line: Line) -> str:

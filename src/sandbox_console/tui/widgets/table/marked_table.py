@@ -23,7 +23,7 @@ MARK = "✓"
 class MarkedTable(FleetTable):
     """A table whose sandbox rows can be marked with keys, Ctrl+click and Shift+click. Marked rows have a sign.
 
-    The sign is before the state. Posts `MarksChanged` when the marks change, and `MenuAsked` on a right click.
+    The sign is before the state. Posts `MarksChanged` when the marks change, and `MenuRequested` on a right click.
     """
 
     DEFAULT_CSS = """
@@ -36,7 +36,7 @@ class MarkedTable(FleetTable):
     class MarksChanged(Message):
         """The marks have changed."""
 
-    class MenuAsked(Message):
+    class MenuRequested(Message):
         """A row was clicked with the right button. The cursor is on it."""
 
     marks: Marks
@@ -52,7 +52,7 @@ class MarkedTable(FleetTable):
 
     def keep_marks(self, there: Container[Hashable]) -> None:
         """Remove the marks of rows that no longer exist."""
-        if self.marks.keep(there):
+        if self.marks.retain(there):
             self._marks_changed()
 
     def drop_marks(self, keys: Iterable[Hashable]) -> None:
@@ -119,7 +119,7 @@ class MarkedTable(FleetTable):
             event.prevent_default()  # the list's own handler runs after this one
             self.move_to(self.rows[at].key)
         if event.button == 3:
-            self.post_message(self.MenuAsked())
+            self.post_message(self.MenuRequested())
         elif event.ctrl:
             self.action_mark()
         elif event.shift:

@@ -22,18 +22,18 @@ _TOP, _MIDDLE, _BOTTOM = "top", "middle", "bottom"
 class CopyKeys(Widget):
     """While ``copying`` is set, the widget shows a frozen screen, and no key goes to the guest."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"terminal--selection", "terminal--match", "terminal--told"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"terminal--selection", "terminal--match", "terminal--status"}
     DEFAULT_CSS = """
     CopyKeys > .terminal--selection { background: $primary; color: $background; }
     CopyKeys > .terminal--match { background: $warning; color: $background; }
-    CopyKeys > .terminal--told { background: $warning; color: $background; text-style: bold; }
+    CopyKeys > .terminal--status { background: $warning; color: $background; text-style: bold; }
     """
     ALLOW_SELECT = False  # Textual's selection does not move with the text, and copies what has scrolled into its place
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["copy"]
 
     emulator: Emulator
 
-    class SearchAsked(Message):
+    class SearchRequested(Message):
         """The user wants to type what to look for. The answer goes to `search`."""
 
         def __init__(self, view: CopyKeys) -> None:
@@ -44,7 +44,7 @@ class CopyKeys(Widget):
         def control(self) -> CopyKeys:
             return self.view
 
-    class LinksAsked(Message):
+    class LinksRequested(Message):
         """The user wants to see these addresses, which are hostile."""
 
         def __init__(self, view: CopyKeys, links: list[str]) -> None:
@@ -79,8 +79,8 @@ class CopyKeys(Widget):
     def end_copy(self) -> None:
         """Show the guest's screen again. Does nothing if it is shown already."""
         if self.copying is not None:
-            held, self.copying, self._pressed = self.copying, None, None
-            held.close()
+            copy_mode, self.copying, self._pressed = self.copying, None, None
+            copy_mode.close()
             self.refresh_bindings()
             self.redraw()
 
@@ -161,7 +161,7 @@ class CopyKeys(Widget):
     def action_copy_search(self) -> None:
         """Ask what to look for."""
         if self.copying is not None:
-            self.post_message(self.SearchAsked(self))
+            self.post_message(self.SearchRequested(self))
 
     def action_copy_match(self, direction: int) -> None:
         """Go to the next match, towards older lines (-1) or newer ones (1)."""
@@ -172,7 +172,7 @@ class CopyKeys(Widget):
     def action_copy_links(self) -> None:
         """Show the addresses that are on the screen."""
         if self.copying is not None:
-            self.post_message(self.LinksAsked(self, self.copying.links()))
+            self.post_message(self.LinksRequested(self, self.copying.links()))
 
     def action_copy_leave(self) -> None:
         """End the selection, or go back to the guest's screen."""
@@ -219,7 +219,7 @@ class CopyKeys(Widget):
             link = mode.link_at(event.x, row)
             self.end_copy()
             if link:
-                self.post_message(self.LinksAsked(self, [link]))
+                self.post_message(self.LinksRequested(self, [link]))
         elif event.chain in (2, 3):
             mode = self.begin_copy()
             mode.move_to(event.x, row)
@@ -240,15 +240,15 @@ class CopyKeys(Widget):
             strip = styled(strip, *span, selected)
         if row == mode.y:
             strip = styled(strip, mode.x, mode.x + 1, Style(reverse=True, bold=True))
-        if y == 0 and strip.cell_length > (size := len(told := f" {mode.told} ")):
+        if y == 0 and strip.cell_length > (size := len(status_text := f" {mode.status_text} ")):
             strip = Strip.join(
-                [strip.crop(0, strip.cell_length - size), Strip([Segment(told, self._told_style)], size)]
+                [strip.crop(0, strip.cell_length - size), Strip([Segment(status_text, self._status_style)], size)]
             )
         return strip
 
     @property
-    def _told_style(self) -> Style:
-        return self.get_component_rich_style("terminal--told")
+    def _status_style(self) -> Style:
+        return self.get_component_rich_style("terminal--status")
 
 
 def styled(strip: Strip, start: int, end: int, style: Style) -> Strip:

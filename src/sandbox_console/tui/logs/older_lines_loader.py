@@ -15,18 +15,18 @@ from sandbox_console.tui.widgets.log.log_view import LogView
 
 _BEGINS = "the log begins here"
 _FULL = "memory is full: tui.log_memory_mib"
-_DROPPED = "older lines were dropped meanwhile: ask again"
+_DROPPED = "older lines were dropped meanwhile: load them again"
 _WAIT_S = 0.05
 
 
-class LookBack:
+class OlderLinesLoader:
     """Reads older lines of one sandbox at a time. Each of its methods runs in a worker and may be cancelled."""
 
     def __init__(self, console: Console, view: LogView) -> None:
         self._console = console
         self._view = view
 
-    def say(self, text: str) -> None:
+    def show_progress(self, text: str) -> None:
         """Show the progress in the view."""
         self._view.older = text
         self._view.refresh()
@@ -35,15 +35,15 @@ class LookBack:
         """Insert a page before the oldest line, or all lines since a time."""
         store = self._view.store
         if not store.room_bytes:
-            self.say(_FULL)
+            self.show_progress(_FULL)
             return
-        self.say("fetching older lines…")
-        async with self._held(store) as put:
+        self.show_progress("fetching older lines…")
+        async with self._retaining(store) as put:
             found = await older(self._console, sandbox.ref, store, sandbox.created_at, since_ns)
             lines = await asyncio.to_thread(LineStore.of, found.items)  # a second for a million of them
             lines.begins = found.at_start
             if put(lines):
-                self.say(_FULL if found.full else _BEGINS if found.at_start else "")
+                self.show_progress(_FULL if found.full else _BEGINS if found.at_start else "")
                 if since_ns is not None and not self._view.follow:
                     self._view.go_to_time(since_ns)
 
@@ -63,24 +63,26 @@ class LookBack:
         """Read all older lines. Returns whether they are in the view now."""
         store, lines = self._view.store, self._view.lines
         if store.begins or store.oldest_ns is None:
-            self.say(_BEGINS)
+            self.show_progress(_BEGINS)
             return True
         wanted = lines.search if lines.search is not None else lines.filter  # an index without matches is falsy
         rest = OlderLog(store, wanted.pattern if wanted is not None else None, head=head)
         verb = "looking through older lines" if wanted is not None else "reading older lines"
-        self.say(f"{verb}…")
-        async with self._held(store) as put:
+        self.show_progress(f"{verb}…")
+        async with self._retaining(store) as put:
             await rest.fill(
-                self._console, sandbox.ref, lambda: self.say(f"{verb}: {rest.read:,} so far, {rest.share:.0%}")
+                self._console,
+                sandbox.ref,
+                lambda: self.show_progress(f"{verb}: {rest.read:,} so far, {rest.share:.0%}"),
             )
-            not_held = _not_held(rest)
+            left_out = _left_out(rest)
             if put(rest.lines):
-                self.say(not_held or _BEGINS)
+                self.show_progress(left_out or _BEGINS)
                 return True
         return False
 
     @asynccontextmanager
-    async def _held(self, store: LineStore) -> AsyncIterator[Callable[[LineStore], bool]]:
+    async def _retaining(self, store: LineStore) -> AsyncIterator[Callable[[LineStore], bool]]:
         """Keep the store from dropping lines while older ones are read, as that leaves a hole. Shows errors."""
         store.holding = True
         first = store.first
@@ -89,7 +91,7 @@ class LookBack:
             if self._view.store is not store:
                 return False
             if store.first != first:
-                self.say(_DROPPED)
+                self.show_progress(_DROPPED)
                 return False
             self._view.put_older(lines)
             return True
@@ -97,13 +99,13 @@ class LookBack:
         try:
             yield put
         except ConsoleError as error:
-            self.say(f"older lines could not be read: {error.message}")
+            self.show_progress(f"older lines could not be read: {error.message}")
         finally:
             if self._view.store is store:
                 store.holding = not self._view.follow
 
 
-def _not_held(rest: OlderLog) -> str:
+def _left_out(rest: OlderLog) -> str:
     """Return which of the older lines are not in the view, or an empty string if all are."""
     if rest.found_not_held:
         return f"{rest.found_not_held:,} more in {rest.not_held:,} older lines not in memory"

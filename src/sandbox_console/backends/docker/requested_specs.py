@@ -19,7 +19,7 @@ from sandbox_console.model.spec import SandboxSpec
 _ID = re.compile(r"[0-9a-f]{12,64}")
 
 
-class AskedSpecs:
+class RequestedSpecs:
     """A file for each container of one engine; in memory if there is no folder."""
 
     def __init__(self, folder: Path | None) -> None:
