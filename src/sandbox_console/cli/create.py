@@ -28,7 +28,7 @@ async def create(context: Context) -> int:
         if spec is None:
             base = dict((await asyncio.to_thread(console.templates.get, args.template)).fields) if args.template else {}
             spec = from_args(args, base, name=args.name, ground=await console.ground() if args.file else NOBODYS)
-        backend, host = await place(context, console)
+        backend, host = await chosen_host(context, console)
         action = Create(spec, backend, host, start=not args.no_start)
         if not args.only_answering:
             await console.refuse_held(spec.name)
@@ -66,7 +66,7 @@ def _by_options(context: Context) -> SandboxSpec:
     return from_args(args, {"name": args.name})
 
 
-async def place(context: Context, console: Console) -> tuple[str, str]:
+async def chosen_host(context: Context, console: Console) -> tuple[str, str]:
     """Where to make it: ``--backend``, else the default, else the first that answers. Raises BackendUnreachable."""
     return await console.place_for(context.args.backend)
 

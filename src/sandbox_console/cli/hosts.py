@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.lookup import place as host_name
-from sandbox_console.cli.lookup import warn_of_the_silent
+from sandbox_console.cli.lookup import host_label, warn_of_the_silent
 from sandbox_console.errors import BackendUnreachable, Unsupported, UsageError
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.sandbox import BackendHealth
+from sandbox_console.model.sandbox import BackendHealth, HostKey
 from sandbox_console.service import Console
-
-Place = tuple[str, str]
 
 
 class Able(Struct, frozen=True):
     """The hosts that answer and have a capability, and those that do not answer and may have it."""
 
-    places: list[Place]
+    places: list[HostKey]
     doubts: list[BackendHealth]
 
 
@@ -35,10 +32,10 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
     if not asked:
         raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
     healths = [health async for health in console.healths(asked)]
-    found, reasons = list[Place](), list[str]()
+    found, reasons = list[HostKey](), list[str]()
     for health in healths:
         if not health.ok:
-            reasons.append(f"{host_name(health)} does not answer: {health.reason}")
+            reasons.append(f"{host_label(health)} does not answer: {health.reason}")
             continue
         capabilities = await console.capabilities(health.backend, health.host)
         if capabilities.has(capability):
@@ -55,7 +52,7 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
     return Able(sorted(found, key=console.places.index), doubts)
 
 
-async def only(context: Context, console: Console, capability: Capability) -> Place:
+async def only(context: Context, console: Console, capability: Capability) -> HostKey:
     """The one backend to use: the configured default if it has the capability, else the only one.
 
     Raises UsageError if there are several, and BackendUnreachable if one that does not answer may be meant.
@@ -72,10 +69,10 @@ def refuse_doubts(doubts: Sequence[BackendHealth], what: str) -> None:
     """Raise BackendUnreachable for the first host that does not answer, if there is one."""
     for one in doubts:
         hint = "name another with --backend, or give --only-answering"
-        raise BackendUnreachable(f"{host_name(one)} does not answer and {what}: {one.reason}", hint=hint)
+        raise BackendUnreachable(f"{host_label(one)} does not answer and {what}: {one.reason}", hint=hint)
 
 
-def one_place(found: Sequence[Place], what: str) -> Place:
+def one_place(found: Sequence[HostKey], what: str) -> HostKey:
     """The only place. Raises UsageError that names all of them if there are several."""
     if len(found) > 1:
         names = ", ".join("/".join(place) for place in found)

@@ -139,8 +139,8 @@ def _by_itself(
 def _oom_seen(sandbox: Sandbox, guest_events: Sequence[GuestEvent]) -> tuple[str, ...]:
     for event in reversed(guest_events):
         if event.what == "oom" and _this_run(sandbox, event.at):
-            told = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
-            return (f"event oom {_time(event.at)}{told}",)
+            limits = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
+            return (f"event oom {_time(event.at)}{limits}",)
     return ()
 
 
@@ -299,9 +299,9 @@ def _can_end(entry: AuditEntry) -> bool:
 def _evidence(sandbox: Sandbox) -> list[str]:
     end = sandbox.exit
     if end is None:
-        return ["no exit is told"]
+        return ["no exit was reported"]
     found = [f"exit {'unknown' if end.code is None else end.code}"]
-    found.append(f"signal {_name(end.signal)}" if end.signal else "no signal told")
+    found.append(f"signal {_name(end.signal)}" if end.signal else "no signal was reported")
     found.append({True: "out of memory: yes", False: "out of memory: no", None: "out of memory: unknown"}[end.oom])
     if end.reason and not any(end.reason.casefold() in text.casefold() for text in found):
         found.append(end.reason)

@@ -57,7 +57,7 @@ from sandbox_console.service.reads.host_requests import HostRequests
 from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
-from sandbox_console.service.reads.lookup import LookupResult, place
+from sandbox_console.service.reads.lookup import LookupResult, host_label
 from sandbox_console.service.reads.losses import Losses, LossReader
 from sandbox_console.service.reads.masking import Masking
 from sandbox_console.service.reads.name_changes import recorded
@@ -205,7 +205,7 @@ class Console:
     async def refuse_held(self, name: str) -> None:
         """Raise Conflict if a host that does not answer had this name, as there would be two when it is back."""
         for health in await self.fleet.holders(name):
-            text = f"{place(health)} does not answer and held {name!r}: {health.reason}"
+            text = f"{host_label(health)} does not answer and held {name!r}: {health.reason}"
             raise Conflict(text, hint="choose another name, or give --only-answering")
 
     def tell_once(self, health: BackendHealth) -> bool:
@@ -373,13 +373,13 @@ class Console:
                 with suppress(ConsoleError):  # no backend reports a change of rules, or of what was asked for
                     self.hub.publish(Changed(await self.inspect(action.ref)))
 
-    async def refuse(self, action: Action, why: ConsoleError) -> NoReturn:
-        """Record an action that a server does not allow its caller, and raise ``why`` with the row's id.
+    async def refuse(self, action: Action, reason: ConsoleError) -> NoReturn:
+        """Record an action that a server does not allow its caller, and raise ``reason`` with the row's id.
 
-        A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
+        A Denied in ``reason`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
-        await self._performer.refuse(action, why)
-        raise why
+        await self._performer.refuse(action, reason)
+        raise reason
 
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
         """Open a shell through the gate; its end is noted when it is closed."""

@@ -14,6 +14,7 @@ from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.servers.api.authentication import Caller
+from sandbox_console.service.reads.lookup import host_label
 
 TOKEN, SUBJECT, BUCKET = "a2a.token", "a2a.subject", "a2a.bucket"
 """The labels with the owner of a sandbox."""
@@ -80,9 +81,9 @@ class Listing:
     def need_all(self) -> None:
         """Raise BackendUnreachable if the list lacks the sandboxes of a host."""
         if self.away is not None:
-            away = self.away
-            name = away.backend if away.host == "local" else f"{away.backend}/{away.host}"
-            raise BackendUnreachable(f"{name} does not answer: {away.reason}", hint=away.hint)
+            raise BackendUnreachable(
+                f"{host_label(self.away)} does not answer: {self.away.reason}", hint=self.away.hint
+            )
 
     async def _query(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:

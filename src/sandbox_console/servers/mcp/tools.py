@@ -21,6 +21,7 @@ from sandbox_console.servers.mcp.text import cleaned, lines, untrusted
 from sandbox_console.service import has_gateway
 from sandbox_console.service.incident.cause import judge
 from sandbox_console.service.reads.host_requests import RULE
+from sandbox_console.service.reads.lookup import host_label
 
 Name = Annotated[str, Field(description="a sandbox's name or ref, as list gives it", max_length=256)]
 Path = Annotated[str, Field(description="an absolute path in the sandbox", max_length=4096)]
@@ -43,12 +44,15 @@ class Tools:
 
     async def list(self) -> str:
         """List the sandboxes that you may see, with their status and image."""
-        sandboxes = await self._visible.every()
-        return untrusted({"sandboxes": cleaned([await self._visible.told(sandbox) for sandbox in sandboxes])})
+        sandboxes, silent = await self._visible.every()
+        data: dict[str, Any] = {"sandboxes": [await self._visible.told(sandbox) for sandbox in sandboxes]}
+        if silent:
+            data["not_answering"] = [{"backend": host_label(health), "why": health.reason} for health in silent]
+        return untrusted(cleaned(data))
 
     async def inspect(self, name: Name) -> str:
         """Show one sandbox: its spec, and which parts of it are enforced."""
-        return untrusted(cleaned(await self.described(await self._visible.find(name))))
+        return untrusted(cleaned(await self.described(await self._visible.detailed(name))))
 
     async def described(self, sandbox: Sandbox) -> dict[str, Any]:
         """A sandbox with its spec, but only the names of variables."""
@@ -77,7 +81,7 @@ class Tools:
 
     async def why(self, name: Name) -> str:
         """Tell why a sandbox ended: its exit, signal or limit, and who stopped it."""
-        sandbox = await self._visible.find(name)
+        sandbox = await self._visible.detailed(name)
         judged = await judge(self._visible.opened, sandbox)
         data: dict[str, Any] = {"status": str(sandbox.status), "why": "it has not ended", "evidence": []}
         if judged is not None:
@@ -143,7 +147,7 @@ class Tools:
         self, name: Name, host: Annotated[str, Field(description="a host, host:port or *.suffix", max_length=255)]
     ) -> str:
         """Ask the operator to let a sandbox reach a host. Nothing is opened until a person agrees."""
-        sandbox = await self._visible.find(name)
+        sandbox = await self._visible.detailed(name)
         asks = ChangeEgress(sandbox.ref, add=(EgressRule(host, source="asked"),))
         if wrong := rule_problems(asks, allow_ip=False):
             raise UsageError(f"host: {wrong['egress']}")

@@ -95,15 +95,15 @@ async def within_bounds(plan: Plan, backend: Backend, sandbox: Sandbox, new: San
 
 
 def _refused(change: Change, beyond: Mapping[str, str]) -> Change:
-    why = beyond.get(change.field)
-    return structs.replace(change, how=How.UNSUPPORTED, reason=why) if why else change
+    reason = beyond.get(change.field)
+    return structs.replace(change, how=How.UNSUPPORTED, reason=reason) if reason else change
 
 
 def fixed_fields(sandbox: Sandbox, capabilities: Capabilities) -> dict[str, str]:
     """Why each fixed field cannot be changed; empty for a sandbox of ours, which is recreated if necessary."""
     if sandbox.spec is not None:
         return {}
-    return {name: why for name in SandboxSpec.__struct_fields__ if (why := _fixed(name, capabilities))}
+    return {name: reason for name in SandboxSpec.__struct_fields__ if (reason := _fixed(name, capabilities))}
 
 
 def _fixed(field: str, capabilities: Capabilities) -> str:

@@ -169,11 +169,11 @@ class Gate:
     async def _refuse(self, journal: Journal, request: Request, refusal: ConsoleError) -> None:
         target, body, words = await self._row(request)
         refusal = self._failure(request, refusal)
-        why: dict[str, Any] = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
-        why = masked(why, words.text) if words else why
+        denial: dict[str, Any] = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
+        denial = masked(denial, words.text) if words else denial
         outcome = _outcome_of(refusal)
         action = request.action
-        refusal.audit_id = await journal.refuse(action.verb, request.backend, target, body, outcome, why)
+        refusal.audit_id = await journal.refuse(action.verb, request.backend, target, body, outcome, denial)
         self._tell(request, refusal.audit_id, outcome, refusal.message, "")
 
     def _tell(self, request: Request, audit_id: int, outcome: Outcome, message: str, target: str) -> None:

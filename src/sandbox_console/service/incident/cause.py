@@ -110,8 +110,8 @@ async def cause(console: Console, sandbox: Sandbox) -> Cause:
     found = await _by_the_kernel(sandbox, verdict(sandbox, rows, guest_events, "\n".join(words)))
     if found is not None and not found.sure:
         missing.append("the host's kernel log (dmesg) would show an out-of-memory kill")
-        told = any(event.what == "die" and "signal" in event.attributes for event in guest_events)
-        if found.headline.startswith("killed by SIGKILL") and not told:
+        reported = any(event.what == "die" and "signal" in event.attributes for event in guest_events)
+        if found.headline.startswith("killed by SIGKILL") and not reported:
             missing.append("a main process that exits with 137 by itself looks the same to this backend")
     beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
     return Cause(

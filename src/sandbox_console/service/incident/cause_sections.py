@@ -68,6 +68,6 @@ def _changes(cause: Cause, now: float, duration: Callable[[float], str]) -> Iter
 
 def _change(entry: AuditEntry, now: float, duration: Callable[[float], str]) -> str:
     row = entry.attempt
-    told = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
+    line = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
     changed = ", ".join(fields_changed(row.body))
-    return f"{told}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")
+    return f"{line}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")

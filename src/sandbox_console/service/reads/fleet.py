@@ -21,7 +21,7 @@ from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
-from sandbox_console.service.reads.lookup import Lookup, LookupResult, place
+from sandbox_console.service.reads.lookup import Lookup, LookupResult, host_label
 from sandbox_console.service.reads.waiting import Answer, made_by
 
 ANSWER_S = 8.0
@@ -203,7 +203,9 @@ class Fleet:
                 return self.marked(await (await self.use(ref.backend, ref.host)).inspect(ref))
         except TimeoutError as error:
             silent = self._silent((ref.backend, ref.host))
-            raise BackendUnreachable(f"{place(silent)} does not answer: {silent.reason}", hint=silent.hint) from error
+            raise BackendUnreachable(
+                f"{host_label(silent)} does not answer: {silent.reason}", hint=silent.hint
+            ) from error
 
     def marked(self, sandbox: Sandbox) -> Sandbox:
         """The sandbox with its quarantine, if it is in one."""

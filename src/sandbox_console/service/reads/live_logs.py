@@ -35,11 +35,11 @@ class LiveLogs:
         async for batch in backend.logs(ref, query):
             shown = masks.over(batch)
             if keeper is not None:
-                await keeper.keep(shown)
+                await keeper.store(shown)
             yield shown
         rest = masks.rest()
         if keeper is not None:
-            await keeper.keep(rest)
+            await keeper.store(rest)
             await keeper.end()
         if rest:
             yield rest

@@ -42,9 +42,9 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
 class HeldRecord:
     """A record of this process. Its lock shows that the process is alive, and the kernel releases it in any case."""
 
-    def __init__(self, place: ProcessFolder, id_: str, lock: int) -> None:
+    def __init__(self, process_folder: ProcessFolder, id_: str, lock: int) -> None:
         self.id = id_
-        self._place, self._lock = place, lock
+        self._place, self._lock = process_folder, lock
 
     def write(self, record: Struct) -> None:
         """Write the record, 0600. Raises OSError."""
@@ -87,14 +87,14 @@ class ShellRecords:
 
     def begin(self) -> HeldRecord:
         """A new, empty record of this process. Raises OSError."""
-        place = ProcessFolder(str(self.folder), make=True)
+        process_folder = ProcessFolder(str(self.folder), make=True)
         try:
-            while (lock := place.take(id_ := secrets.token_hex(6))) is None:
+            while (lock := process_folder.take(id_ := secrets.token_hex(6))) is None:
                 continue
         except BaseException:
-            place.close()
+            process_folder.close()
             raise
-        return HeldRecord(place, id_, lock)
+        return HeldRecord(process_folder, id_, lock)
 
     def lost(self) -> Iterator[HeldRecord]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
@@ -104,27 +104,27 @@ class ShellRecords:
 
     def take(self, id_: str) -> HeldRecord | None:
         """One record, if its process is gone: locked for the caller. Raises OSError."""
-        place = ProcessFolder(str(self.folder))
-        lock = place.take(id_)
+        process_folder = ProcessFolder(str(self.folder))
+        lock = process_folder.take(id_)
         if lock is None:
-            place.close()
+            process_folder.close()
             return None
-        return HeldRecord(place, id_, lock)
+        return HeldRecord(process_folder, id_, lock)
 
     def kept(self) -> Iterator[tuple[str, ShellRecord]]:
         """The kept shells whose record is there, each with its id."""
         try:
-            place = ProcessFolder(str(self.folder))
+            process_folder = ProcessFolder(str(self.folder))
         except OSError:
             return
         try:
             for id_ in self._ids():
                 with suppress(OSError, ValueError):
-                    record = _read(place, id_, ShellRecord)
+                    record = _read(process_folder, id_, ShellRecord)
                     if record.kept:
                         yield id_, record
         finally:
-            place.close()
+            process_folder.close()
 
     def _ids(self) -> list[str]:
         try:
@@ -133,8 +133,8 @@ class ShellRecords:
             return []
 
 
-def _read(place: ProcessFolder, id_: str, kind: type[Record]) -> Record:
-    file = os.open(f"{id_}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
+def _read(process_folder: ProcessFolder, id_: str, kind: type[Record]) -> Record:
+    file = os.open(f"{id_}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=process_folder.fd)
     try:
         return msgspec.json.decode(os.read(file, _MOST), type=kind)
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 _MOST_BYTES = 1 << 20
 
 
-def read_kept(path: Path) -> dict[str, Any]:
+def read_saved(path: Path) -> dict[str, Any]:
     """Return the saved settings, or an empty dict if there are none or they cannot be read."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         if path.stat().st_size <= _MOST_BYTES:
@@ -20,7 +20,7 @@ def read_kept(path: Path) -> dict[str, Any]:
     return {}
 
 
-def keep(path: Path, data: dict[str, Any]) -> None:
+def save(path: Path, data: dict[str, Any]) -> None:
     """Save settings, readable only by their owner. Raises OSError, and then the previous settings remain.
 
     This writes a few hundred bytes after a key press, so it is not worth a thread.

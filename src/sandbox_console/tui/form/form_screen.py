@@ -19,7 +19,7 @@ from textual.widgets import Button, Checkbox, Input, Select, Static
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Create, Update
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import HostKey, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import SpecField
 from sandbox_console.model.text import clean
@@ -32,7 +32,7 @@ from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.change_plan import plan_words
-from sandbox_console.tui.form.form_body import FormBody, Place, labels_of
+from sandbox_console.tui.form.form_body import FormBody, labels_of
 from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.form.form_preview import FormPreview, toml_of
 from sandbox_console.tui.form.form_rows import FormRow
@@ -120,7 +120,7 @@ class FormScreen(FormTools):
             yield Button("Apply" if self._sandbox else "Create", id="submit", variant="primary", compact=True)
         yield KeyBar()
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[HostKey]:
         """Return the places of the backends that answer, the configured default first."""
         healthy = [key for key, health in self.console_app.fleet.health.items() if health.ok]
         return sorted(healthy, key=lambda key: key[0] != self._service.config.backend)

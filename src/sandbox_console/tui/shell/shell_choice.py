@@ -15,7 +15,7 @@ from sandbox_console.errors import UsageError
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import shown_value
-from sandbox_console.tui.base.saved_json import keep, read_kept
+from sandbox_console.tui.base.saved_json import read_saved, save
 
 _KEPT = 500
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -81,16 +81,16 @@ class ShellChoices:
     def of(self, ref: SandboxRef) -> ShellChoice:
         """Return the last choice for a sandbox."""
         with contextlib.suppress(msgspec.ValidationError):
-            return msgspec.convert(read_kept(self._path).get(str(ref), {}), ShellChoice)
+            return msgspec.convert(read_saved(self._path).get(str(ref), {}), ShellChoice)
         return ShellChoice()
 
     def remember(self, ref: SandboxRef, choice: ShellChoice) -> None:
         """Store a choice. Raises OSError, and then the last one stays."""
-        kept = read_kept(self._path)
+        kept = read_saved(self._path)
         kept.pop(str(ref), None)
         safe = structs.replace(choice, env={name: one for name, one in choice.env.items() if self._plain(name, one)})
         kept[str(ref)] = msgspec.to_builtins(safe)
-        keep(self._path, dict([*kept.items()][-_KEPT:]))
+        save(self._path, dict([*kept.items()][-_KEPT:]))
 
     def _plain(self, name: str, value: str) -> bool:
         return shown_value(name, value) == value and self._masked(value) == value
