@@ -17,6 +17,7 @@ from sandbox_console.model.action import (
     Exec,
     Fork,
     Forward,
+    OpenShell,
     Rename,
     RestoreSnapshot,
     Update,
@@ -76,8 +77,8 @@ class Admission:
 
     async def decide(self, action: Action, target: Sandbox | None) -> Decision:
         """What the policy says about an action. Raises ConsoleError if its host is not known."""
-        if held := await asyncio.to_thread(self._held, action, target):
-            return held
+        if denial := await asyncio.to_thread(self._held, action, target):
+            return denial
         capabilities = (await self._fleet.use(*place_of(action))).capabilities()
         injects = self._vault.injects(capabilities)
         return decide(action, self.policy, capabilities, target=target, injects=injects)
@@ -116,6 +117,8 @@ class Admission:
                 wrong = {"name": off} if (off := check.name_problem(action.name)) else {}
             case Exec():
                 wrong = check.command_problems(action.argv, action.env, action.workdir)
+            case OpenShell(command=str() as command):
+                wrong = check.command_problems((command,), action.env, action.workdir)
             case Forward():
                 wrong = {"port": off} if (off := await self._forward_problem(action, target)) else {}
         if wrong:

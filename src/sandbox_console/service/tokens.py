@@ -1,4 +1,4 @@
-"""Stores tokens for callers from elsewhere than the command line: the web page, the HTTP API and MCP.
+"""Stores tokens for callers from elsewhere than the command line: the web page, the HTTP API, MCP and the status page.
 
 A token is 256 random bits, so its SHA-256 is stored and not a slow hash such as Argon2: nobody can guess 256 bits,
 however fast the guesses are, while 50 ms of Argon2 for each call would let anybody who sends wrong tokens keep the
@@ -26,8 +26,8 @@ from msgspec import Struct
 from sandbox_console.errors import ConfigError, Conflict, NotFound, UsageError
 from sandbox_console.service.config import refuse_strangers
 
-Scope = Literal["page", "api", "mcp"]
-SCOPES: tuple[Scope, ...] = ("page", "api", "mcp")
+Scope = Literal["page", "api", "mcp", "status"]
+SCOPES: tuple[Scope, ...] = ("page", "api", "mcp", "status")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 _TEXT = re.compile(r"sct_([0-9a-f]{12})_([A-Za-z0-9_-]{43})\Z")

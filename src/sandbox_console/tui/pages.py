@@ -92,7 +92,7 @@ class PageActions(AppParts):
         """Show what happened to sandboxes."""
         from sandbox_console.tui.incident.timeline_screen import TimelineScreen
 
-        go = lambda place: self.main.show_log(*place) if place else None  # noqa: E731
+        go = lambda entry: self.main.show_log(*entry) if entry else None  # noqa: E731
         self.push_screen(TimelineScreen(self.service, sandboxes, self.now), go)
 
     def action_images(self) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from sandbox_console.backends.abilities import RecordEnd
-from sandbox_console.backends.docker.backoff import Backoff
+from sandbox_console.backends.common.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.gateways import token_of

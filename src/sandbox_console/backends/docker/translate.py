@@ -75,20 +75,11 @@ def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "", backe
 
 
 def from_inspect(
-    context: str,
-    data: Mapping[str, Any],
-    info: Mapping[str, Any],
-    *,
-    image: Mapping[str, Any] | None = None,
-    oom_at: float | None = None,
-    published: Sequence[Fact] = (),
-    lives: Sequence[Fact] = (),
-    end_reason: str = "",
-    ours: str = "",
-    backend: str = "docker",
-    asked: SandboxSpec | None = None,
-    rules: Any = (),
-) -> Sandbox:
+    context: str, data: Mapping[str, Any], info: Mapping[str, Any], *,
+    image: Mapping[str, Any] | None = None, oom_at: float | None = None, published: Sequence[Fact] = (),
+    lives: Sequence[Fact] = (), end_reason: str = "", ours: str = "", backend: str = "docker",
+    asked: SandboxSpec | None = None, rules: Any = (),
+) -> Sandbox:  # fmt: skip
     """A container as inspected, with the facts about it.
 
     ``image`` is its image as inspected, ``oom_at`` the time of an OOM kill according to an event, ``published`` and
