@@ -173,6 +173,18 @@ class Files(Protocol):
 
 
 @runtime_checkable
+class Connects(Protocol):
+    """Needs no capability: a backend that reaches the ports of a sandbox without a program of its image."""
+
+    async def connect(self, permit: Permit, ref: SandboxRef, port: int) -> Process:
+        """Connect to a port inside. What is written goes to it, its answers are the output, its end is an exit.
+
+        Raises Conflict if the sandbox does not run. A port where nothing listens ends with a code that is not 0.
+        """
+        ...
+
+
+@runtime_checkable
 class Processes(Protocol):
     """Capability.PROCESSES."""
 

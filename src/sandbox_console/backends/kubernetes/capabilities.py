@@ -30,9 +30,16 @@ _NEVER = {
     Capability.SNAPSHOT: "agents.x-k8s.io has no snapshots",
     Capability.FORK: "agents.x-k8s.io has no forks",
 }
+_EXEC = Right("create", "pods", sub="exec")
 _SUPPORTED: dict[Capability, tuple[Right, ...]] = {
     Capability.RAW: (Right("get", "pods"),),
     Capability.EVENTS: (Right("list", "events"),),
+    Capability.LOGS: (Right("get", "pods", sub="log"),),
+    Capability.EXEC: (_EXEC,),
+    Capability.EXEC_STDIN: (_EXEC,),
+    Capability.SHELL: (_EXEC,),
+    Capability.COPY: (_EXEC,),
+    Capability.FORWARD: (Right("create", "pods", sub="portforward"),),
 }
 """Each with the rights that it needs."""
 
@@ -40,10 +47,15 @@ RIGHTS = tuple(dict.fromkeys(right for rights in _SUPPORTED.values() for right i
 """What is asked about when the backend opens."""
 
 
-def capabilities(forbidden: Collection[Right]) -> Capabilities:
-    """What can be done with a login that lacks the ``forbidden`` rights."""
+_NO_END = "a command's stdin cannot be ended before Kubernetes 1.30 (v5.channel.k8s.io)"
+
+
+def capabilities(forbidden: Collection[Right], *, ends_stdin: bool) -> Capabilities:
+    """What can be done with a login that lacks the ``forbidden`` rights, on a server that can end stdin or not."""
     reasons = {one: _NEVER.get(one, _NOT_YET) for one in Capability if one not in _SUPPORTED}
     for capability, rights in _SUPPORTED.items():
         if lacking := [str(right) for right in rights if right in forbidden]:
             reasons[capability] = f"the cluster's RBAC does not let you {' or '.join(lacking)}"
+    if not ends_stdin:
+        reasons.setdefault(Capability.EXEC_STDIN, _NO_END)
     return Capabilities(frozenset(Capability) - reasons.keys(), reasons)

@@ -97,6 +97,20 @@ class Cluster:
                 raise refused(what, answer.status, await answer.read())
             yield answer
 
+    async def socket(self, path: str, what: str, params: Params, protocols: Sequence[str]) -> Any:
+        """Open a WebSocket. Raises as :meth:`call`. Which protocol was chosen is in its ``protocol``."""
+        import aiohttp
+
+        session, url, options = await self._ready(path, params)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await session.ws_connect(url, protocols=protocols, max_msg_size=0, **options)
+        except aiohttp.WSServerHandshakeError as error:
+            self.audit_id = error.headers.get("Audit-Id", "") if error.headers else ""
+            raise refused(what, error.status, b"") from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise no_answer(self.scope.context, error) from None
+
     @asynccontextmanager
     async def _asked(
         self,

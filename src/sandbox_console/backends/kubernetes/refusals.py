@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 
-from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
+from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.common.permit import need
 from sandbox_console.errors import Unsupported
-from sandbox_console.model.action import Exec, OpenShell, Permit
+from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 
@@ -23,11 +22,6 @@ class Refusing:
     def capabilities(self) -> Capabilities:
         """What it can do."""
         return Capabilities()
-
-    async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
-        for capability in (Capability.LOGS,):
-            raise self._cannot(capability)
-        yield ()
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncGenerator[Stats, None]:
         for capability in (Capability.STATS,):
@@ -72,14 +66,6 @@ class Refusing:
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         need(permit)
         raise self._cannot(Capability.UPDATE_LABELS)
-
-    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
-        need(permit)
-        raise self._cannot(Capability.EXEC)
-
-    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
-        need(permit)
-        raise self._cannot(Capability.SHELL)
 
     def _cannot(self, capability: Capability) -> Unsupported:
         return Unsupported(f"{capability} is unsupported on {self.name}: {self.capabilities().reason(capability)}")
