@@ -31,7 +31,7 @@ class FleetReads:
         return self.masking.sandboxes(sandboxes), healths
 
     async def names(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """As ``list``, but only ref, name, status, labels and creator are certain, and no more is asked than the lists.
+        """Like ``list``, but without details: only ref, name, status, labels and creator are certain.
 
         On bubblewrap it takes a thirtieth of the time, as a health check starts a program.
         """
