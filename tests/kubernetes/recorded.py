@@ -33,6 +33,12 @@ class Server:
         self.asked: list[str] = []
         self.tokens: set[str] = set()
         self.url = ""
+        self.frames: list[bytes] = []
+        self.speaks = ("v4.channel.k8s.io",)
+        self.received: list[bytes] = []
+        self.log = b""
+        self.changes: list[tuple[str, str, dict]] = []
+        self.refused: dict[str, int] = {}
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(f"{request.method} {request.path_qs}")
@@ -49,6 +55,12 @@ class Server:
                 "code": 403,
             }
             return web.json_response(text, status=403)
+        if request.method in ("POST", "PATCH", "DELETE"):
+            return await self._change(request)
+        if request.headers.get("Upgrade") == "websocket":
+            return await self._socket(request)
+        if request.path.endswith("/log"):
+            return web.Response(body=self.log)
         if request.query.get("watch"):
             return await self._watch(request)
         if (found := self.answers.get(request.path)) is None:
@@ -58,6 +70,31 @@ class Server:
         if request.query.get("labelSelector"):
             found = {**found, "items": [one for one in found["items"] if _fits(one, request.query["labelSelector"])]}
         return web.json_response(found, headers={"Audit-Id": "5c3f-recorded"})
+
+    async def _change(self, request: web.Request) -> web.StreamResponse:
+        """Notes a change, and answers it with the recorded object of its path."""
+        body = await request.json()
+        self.changes.append((request.method, request.path, body))
+        if (status := self.refused.get(request.path)) is not None:
+            return web.json_response({"kind": "Status", "message": "refused", "code": status}, status=status)
+        made = self.answers.get(request.path) if request.method == "PATCH" else None
+        answer = made or {**body, "metadata": {**body.get("metadata", {}), "uid": "made-1", "namespace": "default"}}
+        return web.json_response(answer, headers={"Audit-Id": f"audit-{len(self.changes)}"})
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        """Sends the recorded frames; before the last one, which is the status, it waits for what stdin gives."""
+        ws = web.WebSocketResponse(protocols=self.speaks)
+        await ws.prepare(request)
+        for frame in self.frames[:-1]:
+            await ws.send_bytes(frame)
+        if request.query.get("stdin") and self.speaks[0].startswith("v5"):
+            async for message in ws:
+                self.received.append(message.data)
+                if message.data == b"\xff\x00":
+                    break
+        await ws.send_bytes(self.frames[-1])
+        await ws.close()
+        return ws
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

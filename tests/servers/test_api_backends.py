@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.servers.test_api_inside import BASE, api, home
 
-from sandbox_console.servers.api import pacing
-from sandbox_console.servers.api.pacing import Pacing
+from sandbox_console.servers import pacing
+from sandbox_console.servers.pacing import Pacing
 from sandbox_console.testing.fake_backend import FakeBackend
 
 __all__ = ["home"]

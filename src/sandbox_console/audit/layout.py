@@ -69,6 +69,11 @@ class Layout(Struct, frozen=True):
         """The file that says how far the log was shipped."""
         return self.folder / "shipped.json"
 
+    @property
+    def otlp_cursor(self) -> Path:
+        """The file that says how far the log was shipped by OTLP."""
+        return self.folder / "shipped-otlp.json"
+
     def segment(self, index: int) -> Path:
         """The file of a segment; the first has index 1."""
         return self.first if index == 1 else self.first.with_name(f"{self.first.stem}-{index:06d}.db")

@@ -132,10 +132,13 @@ class Adopts(Protocol):
 
 @runtime_checkable
 class Rejoins(Protocol):
-    """Needs no capability: a backend whose sandboxes other tools can put on other networks."""
+    """Needs no capability: a backend whose sandboxes other tools can put on other networks, or let restart."""
 
     async def rejoin(self, permit: Permit, ref: SandboxRef) -> None:
-        """Put a sandbox back on the network that it was created in, and on no other. Raises NotFound, BackendError."""
+        """Put a sandbox back on the network that it was created in, and on no other, and let it not restart by itself.
+
+        Raises NotFound, BackendError.
+        """
         ...
 
 
@@ -169,6 +172,18 @@ class Files(Protocol):
 
     async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
         """Unpack a tar into the directory ``path``. Raises NotFound if it is missing; no member can leave ``path``."""
+        ...
+
+
+@runtime_checkable
+class Connects(Protocol):
+    """Needs no capability: a backend that reaches the ports of a sandbox without a program of its image."""
+
+    async def connect(self, permit: Permit, ref: SandboxRef, port: int) -> Process:
+        """Connect to a port inside. What is written goes to it, its answers are the output, its end is an exit.
+
+        Raises Conflict if the sandbox does not run. A port where nothing listens ends with a code that is not 0.
+        """
         ...
 
 

@@ -16,6 +16,7 @@ async def watch(context: Context) -> int:
     """Print each alert when it begins to fire and when it is over. Raises ConfigError if there are no rules."""
     async with context.open() as console:
         options = console.config.alerts
+        console.shipper.start()
         if not options.rules and context.args.status_port is not None:
             context.say("note: there are no rules, so only the status is served; Ctrl+C ends it")
             await asyncio.Event().wait()

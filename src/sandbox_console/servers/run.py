@@ -73,6 +73,7 @@ async def _programs(
     console = await stack.enter_async_context(
         open_console(config_file=options.config, read_only=options.read_only, only_backend=options.backend or "")
     )
+    console.shipper.start()
     tokens = Tokens(paths.tokens)
     if programs.api:
         from sandbox_console.servers.api.server import api

@@ -77,8 +77,8 @@ class Admission:
 
     async def decide(self, action: Action, target: Sandbox | None) -> Decision:
         """What the policy says about an action. Raises ConsoleError if its host is not known."""
-        if held := await asyncio.to_thread(self._held, action, target):
-            return held
+        if denial := await asyncio.to_thread(self._held, action, target):
+            return denial
         capabilities = (await self._fleet.use(*place_of(action))).capabilities()
         injects = self._vault.injects(capabilities)
         return decide(action, self.policy, capabilities, target=target, injects=injects)

@@ -83,9 +83,15 @@ class LogOptions(Struct, frozen=True, kw_only=True):
 
 
 class ShipOptions(Struct, frozen=True, kw_only=True):
-    """The ``[audit.ship]`` table. ``dsn`` is where PostgreSQL's address is: ``env:NAME`` or ``file:PATH``."""
+    """The ``[audit.ship]`` table: the servers that get a copy of the audit log.
+
+    ``dsn`` is where PostgreSQL's address is: ``env:NAME`` or ``file:PATH``. ``otlp`` is the address of a collector of
+    OpenTelemetry, and ``otlp_headers`` where the headers are that it wants, as ``name=value,name=value``.
+    """
 
     dsn: str = ""
+    otlp: str = ""
+    otlp_headers: str = ""
     interval_s: Positive = 5.0
 
 
@@ -342,8 +348,8 @@ def _check(config: Config, where: str) -> None:
 
 
 def _check_alerts(config: Config, where: str) -> None:
-    for place, text, hint in alert_options.problems(config.alerts, config.secrets):
-        raise ConfigError(f"{where}: alerts.{place}: {text}", hint=hint)
+    for key, text, hint in alert_options.problems(config.alerts, config.secrets):
+        raise ConfigError(f"{where}: alerts.{key}: {text}", hint=hint)
 
 
 def _check_logs(options: LogOptions, where: str) -> None:

@@ -88,7 +88,7 @@ class StatusWatch:
         return FleetStatus(
             self._clock(), tuple(hub.health.values()), tuple(map(self._seen, hub.sandboxes.values())),
             {ref: count for ref, count in self._denied.items() if ref in here}, dict(self._refusals),
-            dict(self._actions), tuple(alerts), self._audit.place.newest, problem, unshipped,
+            dict(self._actions), tuple(alerts), self._audit.position.newest, problem, unshipped,
         )  # fmt: skip
 
     def _seen(self, sandbox: Sandbox) -> Sandbox:

@@ -93,8 +93,8 @@ class Templates:
         kept = {key: value for key, value in fields.items() if key != "name"}
         if left:
             kept["env"] = {key: value for key, value in env.items() if key not in left}
-        if told := {key: _TOLD for key, value in kept.items() if any(map(self._tells, _texts(value)))}:
-            raise InvalidSpec(told, hint="name the secret in secrets, not its value")
+        if problems := {key: _TOLD for key, value in kept.items() if any(map(self._tells, _texts(value)))}:
+            raise InvalidSpec(problems, hint="name the secret in secrets, not its value")
         await self._recorded("template-save", name, lambda: self._store(name, kept, replace))
         return left
 

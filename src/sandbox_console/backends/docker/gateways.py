@@ -267,11 +267,11 @@ class Gateways:
             reason = "the addresses of the engine's machine are unknown; recreate the sandbox if they are known now"
         elif await asyncio.to_thread(self._says, token, APART):
             reason = "the engine has a network of its own (rootless, in a container): only its machine's are refused"
-        held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
+        bridge_facts = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
         if reason:
-            return (*held, Fact("egress.host", "not enforced", note=reason, enforced=False))
+            return (*bridge_facts, Fact("egress.host", "not enforced", note=reason, enforced=False))
         note = "the engine host's addresses, read live, unless a rule names one"
-        return (*held, Fact("egress.host", "refused", note=note))
+        return (*bridge_facts, Fact("egress.host", "refused", note=note))
 
     def _says(self, token: str, word: str) -> bool:
         """Whether a gateway reported this word of ``egress.host_addresses``."""

@@ -57,6 +57,8 @@ def _state(pod: Pod, main: ContainerStatus | None) -> tuple[Status, str, Exit | 
     if status.phase == "Failed" and (why := _taken_away(pod)):
         return Status.LOST, why, exit_of(ended)
     match status.phase:
+        case "Failed" if status.reason == "DeadlineExceeded":
+            return Status.EXITED, "", Exit(reason="max_duration ran out")
         case "Failed" | "Succeeded":
             return Status.EXITED, _because(status.reason, status.message), exit_of(ended)
         case "Running" | "Pending":

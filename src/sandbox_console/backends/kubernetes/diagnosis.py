@@ -34,6 +34,12 @@ class Server(Struct, frozen=True):
     version: str
     agent_sandbox: bool
 
+    @property
+    def minor(self) -> int:
+        """The 30 of v1.30.2; 0 if it is not told."""
+        parts = self.version.split(".")
+        return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else 0
+
 
 async def server(cluster: Cluster) -> Server:
     """Ask a server what it is. Raises BackendUnreachable."""

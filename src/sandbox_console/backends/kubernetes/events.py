@@ -41,7 +41,7 @@ class _Page(objects.Camel, frozen=True):
     items: tuple[_Event, ...] = ()
 
 
-async def happenings(
+async def guest_events(
     cluster: Cluster, namespace: str, uids: Sequence[str], *, since: float | None, follow: bool
 ) -> AsyncGenerator[GuestEvent, None]:
     """The events about objects by their uids, oldest first. An API server forgets events after an hour."""

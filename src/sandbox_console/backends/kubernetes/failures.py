@@ -33,6 +33,10 @@ class Gone(BackendError):
     """410: the resource version is too old, so the list has to be read again."""
 
 
+class Waiting(BackendError):
+    """The container has not started, so it has no log."""
+
+
 class _Details(Struct):
     kind: str = ""
     name: str = ""
@@ -50,6 +54,8 @@ def refused(what: str, status: int, body: bytes) -> ConsoleError:
     answer = _read(body)
     text = answer.message[:_LONGEST] or f"HTTP {status}"
     match status:
+        case 400 if "waiting to start" in text or "not found" in text:
+            return Waiting(f"{what}: {text}")
         case 401:
             return Unusable(
                 f"{what}: the API server does not know this login", hint="log in again; kubectl get pods shows why"

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 
-from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.common.permit import need
 from sandbox_console.errors import Unsupported
-from sandbox_console.model.action import Exec, OpenShell, Permit
+from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import SandboxRef, Stats
-from sandbox_console.model.spec import SandboxSpec
 
 
 class Refusing:
@@ -24,30 +21,10 @@ class Refusing:
         """What it can do."""
         return Capabilities()
 
-    async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
-        for capability in (Capability.LOGS,):
-            raise self._cannot(capability)
-        yield ()
-
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncGenerator[Stats, None]:
-        for capability in (Capability.STATS,):
+        for capability in (Capability.STATS,):  # a generator, so that it raises when it is read
             raise self._cannot(capability)
         yield Stats(0.0)
-
-    def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        return {}
-
-    async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
-        need(permit)
-        raise self._cannot(Capability.CREATE)
-
-    async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
-        need(permit)
-        raise self._cannot(Capability.START)
-
-    async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
-        need(permit)
-        raise self._cannot(Capability.STOP)
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
         need(permit)
@@ -64,22 +41,6 @@ class Refusing:
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         need(permit)
         raise self._cannot(Capability.RENAME)
-
-    async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
-        need(permit)
-        raise self._cannot(Capability.REMOVE)
-
-    async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        need(permit)
-        raise self._cannot(Capability.UPDATE_LABELS)
-
-    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
-        need(permit)
-        raise self._cannot(Capability.EXEC)
-
-    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
-        need(permit)
-        raise self._cannot(Capability.SHELL)
 
     def _cannot(self, capability: Capability) -> Unsupported:
         return Unsupported(f"{capability} is unsupported on {self.name}: {self.capabilities().reason(capability)}")

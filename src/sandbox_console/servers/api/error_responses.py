@@ -23,10 +23,11 @@ from sandbox_console.errors import (
 )
 from sandbox_console.model.actor import acting_as
 from sandbox_console.model.text import clean
+from sandbox_console.model.trace import traced
 from sandbox_console.servers.api.authentication import GRANT_HEADER, Callers, Forbidden, Unauthorized
 from sandbox_console.servers.api.handlers import CALLER, answer
-from sandbox_console.servers.api.pacing import Pacing
 from sandbox_console.servers.api.schemas import Problem
+from sandbox_console.servers.pacing import Pacing
 
 OPEN = frozenset({"/healthz", "/openapi.json"})
 """The paths that are answered without a token."""
@@ -117,7 +118,7 @@ class ErrorResponses:
         assert task is not None  # noqa: S101 - aiohttp runs handlers in tasks
         self._tasks.add(task)
         try:
-            with acting_as(caller.actor):
+            with acting_as(caller.actor), traced(_only(request, "traceparent")):
                 return await handler(request)
         finally:
             self._tasks.discard(task)

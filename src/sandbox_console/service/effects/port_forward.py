@@ -12,11 +12,12 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from msgspec import structs
 
-from sandbox_console.backends.base import Backend
+from sandbox_console.backends.abilities import Connects
+from sandbox_console.backends.base import Backend, Process
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.action import Exec, Forward, Permit
 from sandbox_console.model.cancellation import run_to_completion
@@ -45,7 +46,8 @@ async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
     """
     name = clean(call.target.name) if call.target else str(action.ref)
     with contextlib.closing(_bound(action.published)) as listener:
-        command = await way_in(call.backend, permit, action, name)
+        connects = isinstance(call.backend, Connects)
+        command = None if connects else await way_in(call.backend, permit, action, name)
         listener.listen(_BACKLOG)
         host_address = structs.replace(action.published, host_port=listener.getsockname()[1]).host_address
         forwarding = Forwarding(host_address, action, permit.audit_id)
@@ -85,7 +87,13 @@ class _Answering:
     """The tasks of one forward."""
 
     def __init__(
-        self, forwarding: Forwarding, listener: socket.socket, command: Exec, permit: Permit, call: Call, name: str
+        self,
+        forwarding: Forwarding,
+        listener: socket.socket,
+        command: Exec | None,
+        permit: Permit,
+        call: Call,
+        name: str,
     ) -> None:
         self._held, self._listener, self._command, self._permit = forwarding, listener, command, permit
         self._call, self._name = call, name
@@ -142,7 +150,7 @@ class _Answering:
             try:
                 client.setblocking(False)
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                process = await self._backend.exec(self._permit, self._command, ())
+                process = await self._reached()
                 connection = Connection(client, process, self._held.total)
                 await connection.run()
             except BaseException as error:
@@ -153,11 +161,18 @@ class _Answering:
         port = self._held.action.port
         self._say(f"{self._name}: nothing answered at port {port}" if connection.refused else "")
 
+    async def _reached(self) -> Process:
+        if self._command is not None:
+            return await self._backend.exec(self._permit, self._command, ())
+        action = self._held.action
+        return await cast(Connects, self._backend).connect(self._permit, action.ref, action.port)
+
     async def _watch(self) -> str:
         """Why the sandbox is gone. If that is not known at the moment, the backend is queried again."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._doubt.wait(), _LOOK_S)
+                async with asyncio.timeout(_LOOK_S):
+                    await self._doubt.wait()
             try:
                 sandbox = await self._backend.inspect(self._held.action.ref)
             except NotFound:

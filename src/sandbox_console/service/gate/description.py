@@ -13,6 +13,7 @@ from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.trace import caller_trace
 from sandbox_console.version import __version__
 
 
@@ -92,6 +93,7 @@ def origin() -> dict[str, Any]:
         "boot_id": _boot_id(),
         "monotonic_ns": time.monotonic_ns(),
         "version": __version__,
+        **({"traceparent": trace} if (trace := caller_trace()) else {}),
     }
 
 

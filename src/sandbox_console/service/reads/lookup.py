@@ -163,8 +163,8 @@ class Lookup:
         return health.silent or self._recalled.get((key, name), False)
 
     def _doubt(self, health: BackendHealth, name: str) -> str:
-        held = self._fleet.names.of((health.backend, health.host)).holds(name)
-        return f"{host_label(health)} does not answer and {'held' if held else 'may hold'} {name!r}"
+        was_held = self._fleet.names.of((health.backend, health.host)).holds(name)
+        return f"{host_label(health)} does not answer and {'held' if was_held else 'may hold'} {name!r}"
 
     def _fits(self, scope: Sequence[Key], name: str) -> list[Sandbox]:
         there = [sandbox for key in scope if key in self._answers for sandbox in self._answers[key][0]]

@@ -86,19 +86,20 @@ class KeptShells:
         return wanted or free_name(sandbox, taken)
 
     async def start(
-        self, held: HeldRecord, record: ShellRecord, passed: PassedShell, request: OpenShell, redactor: Redactor,
+        self, held_record: HeldRecord, record: ShellRecord, passed: PassedShell, request: OpenShell, redactor: Redactor,
         recorder: Writer | None, *, must_record: bool,
     ) -> HeldTerminal:  # fmt: skip
         """Start the holder of a shell, and attach to it. Raises BackendError if it does not start."""
         facts = msgspec.to_builtins(passed) | {
-            "id": held.id, "lock": held.lock, "record": msgspec.to_builtins(record), "options": self._options,
+            "id": held_record.id, "lock": held_record.lock, "record": msgspec.to_builtins(record),
+            "options": self._options,
             "cols": request.cols, "rows": request.rows, "scrollback_bytes": self.options.scrollback_mib << 20,
             "max_duration_s": self.options.max_duration_s, "redactor": redactor.state(),
             "recording": _recording(recorder, required=must_record),
         }  # fmt: skip
         pid = await asyncio.to_thread(_start, str(self._records.folder), facts)
         try:
-            connection = await asyncio.to_thread(self._answer, held.id, pid)
+            connection = await asyncio.to_thread(self._answer, held_record.id, pid)
             return await HeldTerminal.attach(connection, record.actor, request.cols, request.rows, read_only=False)
         except BaseException:
             with suppress(ProcessLookupError):

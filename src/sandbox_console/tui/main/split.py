@@ -48,11 +48,11 @@ class Split:
         """Lay out the screen for a list with this number of rows."""
         both = screen.has_class("-wide") and rows > 0
         screen.set_class(both and self.side, "-side")
-        place = screen.query_one("#list")
+        list_pane = screen.query_one("#list")
         share = self.share if self.share is not None else _BESIDE
         if both and self.side:
             screen.styles.grid_columns = f"{share}fr {100 - share}fr"
         height = screen.size.height
         limit = min(height - _LEAST_BELOW, height * (self.share if self.share is not None else 45) // 100)
         wanted = limit if self.share is not None else min(rows + _HEADING, limit)
-        place.styles.height = max(_LEAST_ROWS, wanted) if both and not self.side else "1fr"
+        list_pane.styles.height = max(_LEAST_ROWS, wanted) if both and not self.side else "1fr"

@@ -109,9 +109,9 @@ class LogPage:
                 return row, used - height
         return 0, 0
 
-    def moved(self, place: ScrollPosition, by: int) -> ScrollPosition:
+    def moved(self, position: ScrollPosition, by: int) -> ScrollPosition:
         """Return the position ``by`` strips below a place, or above it if negative, within the lines."""
-        row, skip = place
+        row, skip = position
         skip = min(skip, self.count(row) - 1) + by
         while skip < 0 < row:
             row -= 1

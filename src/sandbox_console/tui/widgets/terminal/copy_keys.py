@@ -79,8 +79,8 @@ class CopyKeys(Widget):
     def end_copy(self) -> None:
         """Show the guest's screen again. Does nothing if it is shown already."""
         if self.copying is not None:
-            held, self.copying, self._pressed = self.copying, None, None
-            held.close()
+            copy_mode, self.copying, self._pressed = self.copying, None, None
+            copy_mode.close()
             self.refresh_bindings()
             self.redraw()
 
