@@ -172,7 +172,7 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
 
 
 def _kubeconfigs(config: Config) -> Iterator[Path]:
-    """Those that the configuration or the environment names."""
+    """The folders that the configuration or the environment names."""
     named = config.backends.get("kubernetes", {}).get("kubeconfig")
     for text in (named, *os.environ.get("KUBECONFIG", "").split(os.pathsep)):
         if isinstance(text, str) and text:
