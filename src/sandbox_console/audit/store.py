@@ -120,7 +120,7 @@ class Store:
         """Anchor, checkpoint and close under the lock, because closing the last connection checkpoints, too."""
         try:
             with self._lock.held():
-                with suppress(AuditUnavailable, sqlite3.Error):  # the next console signs it
+                with suppress(AuditUnavailable, sqlite3.Error, OSError):  # the next console signs it
                     self._segment.follow()
                     self._drain_if_free()
                     self._proof.anchor("session")

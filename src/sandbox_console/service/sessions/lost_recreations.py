@@ -86,8 +86,8 @@ class LostRecreations:
         try:
             step = await asyncio.to_thread(record.read_as, Recreation)
             ref = parse_ref(step.ref)
-        except (OSError, ValueError):  # damaged: it identifies nothing
-            await asyncio.to_thread(record.remove)
+        except (OSError, ValueError):  # it identifies nothing
+            await asyncio.to_thread(record.set_aside, "it is no record of a replacement")
             return 0
         try:
             if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out

@@ -92,8 +92,8 @@ class LostShells:
         try:
             record = await asyncio.to_thread(shell_record.read)
             ref = parse_ref(record.ref)
-        except (OSError, ValueError):  # damaged: it identifies nothing
-            await asyncio.to_thread(shell_record.remove)
+        except (OSError, ValueError):  # it identifies nothing
+            await asyncio.to_thread(shell_record.set_aside, "it is no record of a shell")
             return 0
         if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
             shell_record.release()

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from sandbox_console.background_process import ProcessFolder
+from sandbox_console.hostfs.own_files import leave_damaged, read_own
 
 _MOST = 64 * 1024
 Record = TypeVar("Record", bound=Struct)
@@ -42,8 +43,8 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
 class HeldRecord:
     """A record of this process. Its lock shows that the process is alive, and the kernel releases it in any case."""
 
-    def __init__(self, place: ProcessFolder, id_: str, lock: int) -> None:
-        self.id = id_
+    def __init__(self, folder: Path, place: ProcessFolder, id_: str, lock: int) -> None:
+        self.id, self._folder = id_, folder
         self._place, self._lock = place, lock
 
     def write(self, record: Struct) -> None:
@@ -62,6 +63,13 @@ class HeldRecord:
     def lock(self) -> int:
         """The descriptor of its lock. Another process that gets it holds the record, too."""
         return self._lock
+
+    def set_aside(self, why: str) -> None:
+        """Keep a damaged record as NAME.damaged, which is told, and let it go."""
+        if self._lock >= 0:
+            leave_damaged(self._folder / f"{self.id}.json", why)
+            self._place.leave(self.id)
+            self.release()
 
     def remove(self) -> None:
         """Remove the record, as the end is recorded. Safe to call twice."""
@@ -94,7 +102,7 @@ class ShellRecords:
         except BaseException:
             place.close()
             raise
-        return HeldRecord(place, id_, lock)
+        return HeldRecord(self.folder, place, id_, lock)
 
     def lost(self) -> Iterator[HeldRecord]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
@@ -109,7 +117,7 @@ class ShellRecords:
         if lock is None:
             place.close()
             return None
-        return HeldRecord(place, id_, lock)
+        return HeldRecord(self.folder, place, id_, lock)
 
     def kept(self) -> Iterator[tuple[str, ShellRecord]]:
         """The kept shells whose record is there, each with its id."""
@@ -134,8 +142,7 @@ class ShellRecords:
 
 
 def _read(place: ProcessFolder, id_: str, kind: type[Record]) -> Record:
-    file = os.open(f"{id_}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
     try:
-        return msgspec.json.decode(os.read(file, _MOST), type=kind)
-    finally:
-        os.close(file)
+        return msgspec.json.decode(read_own(f"{id_}.json", _MOST, place.fd), type=kind)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
