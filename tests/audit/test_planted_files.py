@@ -17,6 +17,7 @@ from sandbox_console.audit import schema, segments, verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.query import entries
+from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import AuditQuery
 
 HOT = """
@@ -142,3 +143,36 @@ def test_a_new_segment_has_a_write_ahead_log_from_the_beginning(tmp_path):
     segments.make(tmp_path / "audit.db", schema.new_log())
     assert (tmp_path / "audit.db").read_bytes()[18:20] == b"\2\2"  # https://www.sqlite.org/fileformat2.html
     assert [one.name for one in tmp_path.iterdir()] == ["audit.db"]
+
+
+HARMS = {
+    "fifo": os.mkfifo,
+    "link": lambda at: at.symlink_to(at.parent.parent / "victim"),
+    "folder": os.mkdir,
+    "huge": lambda at: (at.touch(), os.truncate(at, 5 << 30)),
+    "deep": lambda at: at.write_bytes(b"[" * 100_000),
+    "NUL": lambda at: at.write_bytes(bytes(5000)),
+}
+
+
+async def refusal(work):
+    try:
+        await work
+    except AuditUnavailable as error:
+        return error
+    return None
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("name", ["anchors.jsonl", "head.json", "audit.pages", "reserve", "audit.lock", "shipped.json"])
+async def test_a_damaged_file_of_the_log_is_an_error_or_on_record_and_holds_nothing_up(tmp_path, name, harm):
+    path = tmp_path / "log" / "audit.db"
+    await write(path, 3)
+    (tmp_path / "victim").write_text("mine\n")
+    (path.parent / name).unlink(missing_ok=True)
+    HARMS[harm](path.parent / name)
+    for work in (write(path, 1), verify.verify(path)):
+        error = await refusal(work)
+        assert error is None or (name in error.message and error.hint)
+    assert (tmp_path / "victim").read_text() == "mine\n"

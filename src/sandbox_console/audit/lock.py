@@ -50,7 +50,7 @@ class Lock:
         self._path = path
         self.waits: Callable[[str], None] = lambda _: None
         """Called with the holder of the lock after a wait of TELL_S."""
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def release(self) -> None:
         """Close the file. Safe to call twice."""

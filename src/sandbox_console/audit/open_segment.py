@@ -11,7 +11,7 @@ from pathlib import Path
 from sandbox_console.audit import schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.keys import KeyRefused
-from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.layout import PLANTED, Layout
 from sandbox_console.audit.lock import holder as holder_of
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.hostfs.own_files import set_aside
@@ -82,7 +82,7 @@ class OpenSegment:
         """Rename files beside a segment that SQLite would read and that are not its own. Raises OSError."""
         for one in segments.foreign(path):
             with suppress(FileNotFoundError):
-                self.planted.append(set_aside(one, segments.PLANTED).name)
+                self.planted.append(set_aside(one, PLANTED).name)
 
     def mend(self) -> None:
         """Check the file after an unclean end, and begin a new segment if it is damaged."""

@@ -17,15 +17,13 @@ from urllib.parse import quote
 from sandbox_console.audit import rows, schema
 from sandbox_console.audit.anchors import Anchors, Check, sealed_text, sync_folder
 from sandbox_console.audit.keys import Keys, PublicKey
-from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.layout import PLANTED, Layout
 from sandbox_console.audit.page_digests import content_of
 from sandbox_console.audit.rows import Place
-from sandbox_console.hostfs.own_files import set_aside
-
-PLANTED = "planted"
-"""The ending of a file that was beside a segment and was set aside."""
+from sandbox_console.hostfs.own_files import read_own, set_aside
 
 _BESIDE = ("-journal", "-wal", "-shm")  # https://www.sqlite.org/tempfiles.html
+_NOTE_MOST = 1 << 20  # bytes of a manifest; ours have a few hundred
 _SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26
 
 
@@ -176,7 +174,7 @@ def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[
     ``unsigned`` accepts one of the old form, which has a MAC but no signature, if only the public key is available.
     """
     try:
-        text = path.read_text()
+        text = read_own(path, _NOTE_MOST, follow=True).decode()
         told = json.loads(text)
         same = text == _rendered(told)
         mac, sig = told.pop("mac", ""), told.get("sig", "")

@@ -42,6 +42,9 @@ class Store:
         waits: Callable[[str], None] = lambda _: None,
     ) -> None:
         """``waits`` is called with a text that says what an append is waiting for."""
+        if damaged := layout.damaged():
+            hint = f"nothing is changed until it is away: look at it, then move it out of {layout.folder}"
+            raise AuditUnavailable(f"the audit log cannot be used: {damaged}", hint=hint)
         self._layout, self._keep = layout, keep
         self._actor, self._session = actor, session
         self.sealed: list[int] = []  # by this process

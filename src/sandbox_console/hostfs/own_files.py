@@ -50,7 +50,8 @@ def read_own(path: str | Path, limit: int, dir_fd: int | None = None, *, follow:
     with open_own(path, dir_fd, follow=follow) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise OSError(errno.EFBIG, f"it has more than {limit >> 10} KiB", str(path))
+        most = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
+        raise OSError(errno.EFBIG, f"it is longer than {most}", str(path))
     return data
 
 

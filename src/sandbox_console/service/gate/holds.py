@@ -89,6 +89,7 @@ class Holds:
                 set_aside(path, DAMAGED)
             else:
                 path.unlink(missing_ok=True)
+            path.with_suffix(".lock").unlink(missing_ok=True)
         except OSError as error:
             raise ConsoleError(f"the quarantine in {self._folder} cannot be ended: {error.strerror}") from error
 
@@ -102,13 +103,15 @@ class Holds:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
+            if os.path.samestat(os.fstat(fd), path.lstat()):  # a release has not removed it meanwhile
+                return fd
+        except (BlockingIOError, FileNotFoundError):
+            pass
         except OSError:
             os.close(fd)
             raise
-        return fd
+        os.close(fd)
+        return None
 
     def all(self) -> dict[str, Hold]:
         """Every hold by the name of its file. The folder is read only if it has changed."""
