@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sandbox_console.tui.run import Opener
     from sandbox_console.web import ServeOptions
 
-if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told to ignore it
+if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was made to ignore it
     sys.exit("sandbox-console needs Python 3.11 or newer")
 
 
@@ -85,7 +85,10 @@ def _main(words: list[str]) -> int:
     from sandbox_console.errors import ConsoleError
 
     try:
-        args = parser.parse(words)
+        try:
+            args = parser.parse(words)
+        except OSError as error:  # a long help, which Python did not hold until the flush
+            return _unprinted(words, error)
         if args.version:
             return _printed(
                 words, f'{{"version": "{__version__}"}}\n' if args.json else f"sandbox-console {__version__}\n"
@@ -95,7 +98,7 @@ def _main(words: list[str]) -> int:
         return _printed(words, "", int(end.code or 0))
     except ConsoleError as error:
         return _tell(words, error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in one line
         from sandbox_console.cli.run import unexpected
 
         return _tell(words, unexpected(error))
@@ -103,18 +106,22 @@ def _main(words: list[str]) -> int:
 
 def _printed(words: Sequence[str], text: str, code: int = 0) -> int:
     """Print and flush, or report the error: Python's own flush at exit would show a traceback."""
-    from sandbox_console.errors import ConsoleError
-
     try:
         print(text, end="", flush=True)  # noqa: T201
     except OSError as error:
-        from sandbox_console.cli.run import leave_stdout
-
-        leave_stdout()
-        if isinstance(error, BrokenPipeError):
-            return 141
-        return _tell(words, ConsoleError(f"the output cannot be written: {error.strerror}"))
+        return _unprinted(words, error)
     return code
+
+
+def _unprinted(words: Sequence[str], error: OSError) -> int:
+    """Report that the output cannot be written, and return the exit code."""
+    from sandbox_console.cli.run import leave_stdout
+    from sandbox_console.errors import ConsoleError
+
+    leave_stdout()
+    if isinstance(error, BrokenPipeError):
+        return 141
+    return _tell(words, ConsoleError(f"the output cannot be written: {error.strerror}"))
 
 
 def _face(args: argparse.Namespace) -> int:
@@ -124,37 +131,55 @@ def _face(args: argparse.Namespace) -> int:
         from sandbox_console.cli.bundle import opener
 
         return _tui(args, opener(args))
-    if args.verb == "serve":
-        return _serve(args)
-    if args.verb == "share":
-        return _share(args)
-    if args.verb == "mcp":
-        return _mcp(args)
-    if args.verb == "new-backend":
-        from sandbox_console.service.bootstrap import known_ground
-        from sandbox_console.testing.new_backend import tell
-
-        return _printed([], tell(args.name, args.folder, known_ground(args.config), as_json=args.json))
-    if args.verb == "completion":
-        from sandbox_console.cli.completion import shell_code
-
-        return _printed([], shell_code(args.shell))
-    if args.verb == "man":
-        from sandbox_console.cli.manual import page
-
-        return _printed([], page())
-    if args.verb == "demo":
-        from sandbox_console.cli.demo import demo
-        from sandbox_console.cli.signals import release
-
-        release()
-        return demo(args)
+    if args.verb == "watch" and args.status_port is not None:
+        return _watch_with_status(args)
+    if (face := _FACES.get(args.verb)) is not None:
+        return face(args)
     import gc
 
     gc.disable()  # until the verb runs: collections during its imports take 4 % of the CPU of a short command
     from sandbox_console.cli.run import run
 
     return run(args)
+
+
+def _new_backend(args: argparse.Namespace) -> int:
+    from sandbox_console.service.bootstrap import known_ground
+    from sandbox_console.testing.new_backend import tell
+
+    return _printed([], tell(args.name, args.folder, known_ground(args.config), as_json=args.json))
+
+
+def _completion(args: argparse.Namespace) -> int:
+    from sandbox_console.cli.completion import shell_code
+
+    return _printed([], shell_code(args.shell))
+
+
+def _man(_: argparse.Namespace) -> int:
+    from sandbox_console.cli.manual import page
+
+    return _printed([], page())
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from sandbox_console.cli.demo import demo
+    from sandbox_console.cli.signals import release
+
+    release()
+    return demo(args)
+
+
+def _watch_with_status(args: argparse.Namespace) -> int:
+    from sandbox_console.cli.run import run
+    from sandbox_console.errors import UsageError
+    from sandbox_console.servers.run import watched
+    from sandbox_console.service import open_console
+    from sandbox_console.web.run import say_on_stderr
+
+    if not args.status_port.isdecimal() or int(args.status_port) > 65535:
+        raise UsageError(f"--status-port: {args.status_port!r} is not a port", hint="0 chooses a free one")
+    return run(args, opener=watched(open_console, int(args.status_port), say_on_stderr))
 
 
 def _tui(args: argparse.Namespace, opener: Opener | None = None) -> int:
@@ -183,7 +208,7 @@ def _serve(args: argparse.Namespace) -> int:
     from sandbox_console.web import ServeOptions, serve
 
     config = Path(args.config) if args.config else None
-    for option in ("port", "api_port", "mcp_port"):
+    for option in ("port", "api_port", "mcp_port", "status_port"):
         if not (text := getattr(args, option)).isdecimal():
             name = option.replace("_", "-")
             raise UsageError(f"--{name}: {text!r} is not a number", hint="leave it out for a free one")
@@ -202,14 +227,17 @@ def _serve(args: argparse.Namespace) -> int:
     )
     options = _with_table(options, args, config)
     release()
-    if args.api or args.mcp:
+    if args.api or args.mcp or args.status:
         from sandbox_console.servers.run import Programs
         from sandbox_console.servers.run import serve as serve_programs
 
-        ports = int(args.api_port), int(args.mcp_port)
-        return serve_programs(options, Programs(args.api, ports[0], args.mcp, ports[1], not args.no_page))
+        programs = Programs(
+            args.api, int(args.api_port), args.mcp, int(args.mcp_port), args.status, int(args.status_port),
+            not args.no_page,
+        )  # fmt: skip
+        return serve_programs(options, programs)
     if args.no_page:
-        raise UsageError("--no-page leaves nothing to serve", hint="add --api or --mcp")
+        raise UsageError("--no-page leaves nothing to serve", hint="add --api, --mcp or --status")
     return serve(options)
 
 
@@ -251,6 +279,13 @@ def _mcp(args: argparse.Namespace) -> int:
     return serve_stdio(Path(args.config) if args.config else None, args.backend, read_only=args.read_only)
 
 
+def _ssh(args: argparse.Namespace) -> int:
+    from sandbox_console.cli.run import run
+    from sandbox_console.servers.ssh.verbs import proxy, ssh_config
+
+    return run(args, verb=proxy if args.verb == "proxy" else ssh_config)
+
+
 def _share(args: argparse.Namespace) -> int:
     from pathlib import Path
 
@@ -287,6 +322,12 @@ def _tell(words: Sequence[str], error: ConsoleError) -> int:
         hint = f"\nhint: {clean(error.hint)}" if error.hint else ""
         print(f"error: {clean(error.message)}{hint}", file=sys.stderr)  # noqa: T201
     return 125 if verb_of(own) in GUEST_CODE_VERBS else error.exit_code
+
+
+_FACES = {
+    "serve": _serve, "share": _share, "mcp": _mcp, "new-backend": _new_backend, "completion": _completion, "man": _man,
+    "demo": _demo, "proxy": _ssh, "ssh-config": _ssh,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -41,23 +41,23 @@ def fired(id_: str = "a1", state: AlertState = AlertState.FIRING) -> Alert:
 
 def test_messages_are_throttled_repeated_and_end() -> None:
     rule = AlertRule(on="state", throttle="5m", repeat="1h")
-    status, told = lifecycle.told_about(fired(), rule, None, 0.0)
+    status, told = lifecycle.message_due(fired(), rule, None, 0.0)
     assert (status, told) == ("firing", LastMessage("a1", 0.0))
-    assert lifecycle.told_about(fired(), rule, told, 3599.0) == (None, None)
-    assert lifecycle.told_about(fired(), rule, told, 3600.0) == ("firing", LastMessage("a1", 3600.0))
-    assert lifecycle.told_about(fired(state=AlertState.RESOLVED), rule, told, 10.0)[0] == "resolved"
+    assert lifecycle.message_due(fired(), rule, told, 3599.0) == (None, None)
+    assert lifecycle.message_due(fired(), rule, told, 3600.0) == ("firing", LastMessage("a1", 3600.0))
+    assert lifecycle.message_due(fired(state=AlertState.RESOLVED), rule, told, 10.0)[0] == "resolved"
     # another alert about the same subject soon after is held back, and counted if it is over by then
-    assert lifecycle.told_about(fired("a2"), rule, told, 100.0) == (None, None)
-    status, kept = lifecycle.told_about(fired("a2", AlertState.RESOLVED), rule, told, 120.0)
+    assert lifecycle.message_due(fired("a2"), rule, told, 100.0) == (None, None)
+    status, kept = lifecycle.message_due(fired("a2", AlertState.RESOLVED), rule, told, 120.0)
     assert (status, kept) == (None, LastMessage("a1", 0.0, 1))
-    assert lifecycle.told_about(fired("a3"), rule, kept, 300.0) == ("firing", LastMessage("a3", 300.0))
+    assert lifecycle.message_due(fired("a3"), rule, kept, 300.0) == ("firing", LastMessage("a3", 300.0))
 
 
 def test_no_message_about_a_silenced_one_and_none_about_its_end() -> None:
     rule = AlertRule(on="state")
     silent = Alert("a1", "r", "warning", "b/h/1", "web", AlertState.FIRING, 0.0, "x", fired_at=0.0, silenced=True)
-    assert lifecycle.told_about(silent, rule, None, 0.0) == (None, None)
-    assert lifecycle.told_about(fired(state=AlertState.RESOLVED), rule, None, 0.0) == (None, None)
+    assert lifecycle.message_due(silent, rule, None, 0.0) == (None, None)
+    assert lifecycle.message_due(fired(state=AlertState.RESOLVED), rule, None, 0.0) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,12 @@ async def test_only_what_is_urgent_goes_on_and_all_of_it_is_recorded_afterwards(
         await journal.finish(permit, Outcome.OK, 1, {})
         taken.append(permit.audit_id)
     await journal.finish(running, Outcome.OK, 1, {})
-    assert not told, "nothing of this waits"
+    who = f"process {holder.pid} ({Path(f'/proc/{holder.pid}/comm').read_text().strip()})"
+    assert told == [f"{who} has it; what is done is recorded in the reserve"], "said once; nothing of this waits"
     with pytest.raises(AuditUnavailable) as caught:
         await journal.begin("exec", "fake", "box", {})
-    who = f"process {holder.pid} ({Path(f'/proc/{holder.pid}/comm').read_text().strip()})"
     assert who in caught.value.message
-    assert told == [who]
+    assert told[1:] == [f"waiting for {who}"]
     assert "stop" in caught.value.hint
     assert "space" not in caught.value.hint
     found = await verify.verify(path)
@@ -110,6 +110,26 @@ async def test_what_waits_goes_on_once_it_is_let_go(tmp_path, monkeypatch):
     await journal.finish(await waiting, Outcome.OK, 1, {})
     await journal.close()
     assert (await verify.verify(path)).ok
+
+
+async def test_what_is_urgent_goes_on_while_another_action_waits(tmp_path, monkeypatch):
+    for module in (lock, store):
+        monkeypatch.setattr(module, "WAIT_S", 3600)
+    path, told = tmp_path / "audit.db", []
+    waiter, urgent = [await Journal.open(path, "test", waits=told.append) for _ in range(2)]
+    holder = Holder(HOLD, path)
+    waiting = asyncio.create_task(waiter.begin("remove", "fake", "box", {}))
+    while not told:
+        await asyncio.sleep(0.01)
+    for verb in EMERGENCIES:
+        await urgent.finish(await urgent.begin(verb, "fake", "box", {}), Outcome.OK, 1, {})
+    assert not waiting.done()
+    holder.release()
+    await waiter.finish(await waiting, Outcome.OK, 1, {})
+    for journal in (waiter, urgent):
+        await journal.close()
+    found = await verify.verify(path)
+    assert (found.ok, found.open_attempts) == (True, 0), found.problem
 
 
 async def test_a_console_that_starts_beside_the_lock_can_still_stop(tmp_path, monkeypatch):
@@ -147,7 +167,7 @@ async def test_the_logs_own_lock_names_who_holds_it(tmp_path):
     with pytest.raises(AuditUnavailable) as caught:
         await journal.begin("exec", "fake", "box", {})
     assert f"locked by process {holder.pid} (" in caught.value.message
-    assert told[0].startswith(f"process {holder.pid} (")
+    assert told[0].startswith(f"waiting for process {holder.pid} (")
     holder.release()
     await act(journal, 1)
     await journal.close()

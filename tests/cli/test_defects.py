@@ -170,9 +170,13 @@ def test_a_wait_for_the_audit_log_says_for_whom(tmp_path: Path, monkeypatch: pyt
     told(golden, "pause web --yes")
     holder = Holder(HOLD, tmp_path / "home/state/audit/audit.db")
     said = told(golden, "exec web -- true")
-    holder.release()
     assert f"the audit log is locked: waiting for process {holder.pid} (" in said
     assert "[125]" in said
+    said = told(golden, "kill web --yes")
+    assert f"the audit log is locked: process {holder.pid} (" in said
+    assert "what is done is recorded in the reserve" in said
+    assert "[0]" in said
+    holder.release()
 
 
 def test_the_header_has_the_widths_of_its_rows_though_an_empty_host_answers_first(monkeypatch) -> None:

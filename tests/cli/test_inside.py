@@ -130,6 +130,70 @@ def test_images_of_two_backends_need_a_name() -> None:
     golden.check("images_two")
 
 
+HANGS = 3600.0
+
+
+def beside_a_silent_host(away: str, *, default: str = "") -> tuple[Golden, FakeBackend, FakeBackend]:
+    """One host that answers, and one that did, with an image and a snapshot each."""
+
+    def one(name: str) -> FakeBackend:
+        image = Image(name, "local", f"sha256:{name}", (f"{name}:1",))
+        snapshot = Snapshot(name, "local", f"s-{name}", "web")
+        return FakeBackend(name=name, within=Within(images=[image], snapshots=[snapshot]), clock=lambda: NOW)
+
+    near, far = one("near"), one("far")
+    config = Config(backend=default, backends={"far": {"timeout_s": 0.2}})
+    golden = Golden([near, far], config)
+    golden("ls")
+    if away == "dead":
+        far.faults.dead, far.faults.reason = True, "connection refused"
+    else:
+        far.faults.verbs.update(open=HANGS, list=HANGS)
+    golden.transcript = ""
+    return golden, near, far
+
+
+@pytest.mark.parametrize("away", ["dead", "frozen"])
+@pytest.mark.parametrize(
+    "line",
+    ["images pull x:1", "images rm near:1", "images rm far:1", "images prune", "images prune --dry-run",
+     "images save near:1 -o /dev/null", "snapshot restore s-near new", "snapshot restore s-far new",
+     "snapshot rm s-near", "snapshot rm s-far", "snapshot restore nope new"],
+)  # fmt: skip
+def test_a_host_that_does_not_answer_and_may_be_meant_is_named(line: str, away: str) -> None:
+    golden, near, _ = beside_a_silent_host(away)
+    assert golden(line) == 5
+    assert "far does not answer and may" in golden.transcript
+    assert "--only-answering" in golden.transcript
+    assert list(near._images) == ["sha256:near"]
+    assert list(near._snapshots) == ["s-near"]
+
+
+@pytest.mark.parametrize("away", ["dead", "frozen"])
+def test_what_leaves_a_silent_host_out_goes_on(away: str) -> None:
+    golden, _, _ = beside_a_silent_host(away)
+    assert golden("images pull x:1 --backend near") == 0
+    assert golden("images rm x:1 --only-answering") == 0
+    assert golden("snapshot rm s-near --backend near") == 0
+    assert golden("snapshot rm s-far --only-answering") == 3
+    golden, _, _ = beside_a_silent_host(away)
+    assert golden("snapshot rm s-near --only-answering") == 0
+    assert "does not answer" not in golden.transcript
+    golden, _, _ = beside_a_silent_host(away, default="near")
+    assert golden("images rm near:1") == 0  # the default answers, so no other is meant
+    golden, _, _ = beside_a_silent_host(away, default="far")
+    assert golden("images rm near:1") == 5
+
+
+@pytest.mark.parametrize("line", ["images ls", "snapshot ls"])
+def test_lists_name_a_host_that_does_not_answer(line: str) -> None:
+    golden, _, _ = beside_a_silent_host("frozen")
+    assert golden(line) == 0
+    assert "warning: far: unreachable: no answer within 0.2 s" in golden.transcript
+    assert "near" in golden.transcript
+    assert golden(f"{line} --backend far") == 5
+
+
 def test_an_image_goes_out_and_comes_back(fake: FakeBackend, tmp_path: Path) -> None:
     golden = Golden([fake])
     assert golden("commit web mine:1") == 0

@@ -17,7 +17,7 @@ FILE = "/home/me/cfg.toml"
         (["audit", "show", "x"], UsageError("off"), "sandbox-console audit show --help"),
         (["ls"], UsageError("off", hint="its own"), "its own"),
         (["ls"], ConfigError("off"), f"it is set in {FILE} or the environment"),
-        (["ls"], Unsupported("no"), "sandbox-console doctor tells what each backend can do"),
+        (["ls"], Unsupported("no"), "sandbox-console doctor shows what each backend can do"),
         (["rm", "x"], NotFound("gone"), ""),
         (["rm", "x"], Denied("no", rule="policy.deny"), f"policy.deny is set in {FILE} or the environment"),
         (["rm", "x"], Denied("no", rule="policy.ask", hint="--yes"), "--yes"),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from sandbox_console.cli.exec import LineCleaner
 from sandbox_console.cli.terminal_filter import ScreenFilter
+from sandbox_console.model.text import clean, strip_unsafe
 
 DRAWS = [
     b"plain text\r\n\ttabbed\x08\x07",
@@ -125,3 +130,24 @@ def test_restoring_a_terminal_at_rest_moves_nothing() -> None:
     back = ScreenFilter().restore()
     assert b"1049" not in back
     assert b"\x1b[r" not in back
+
+
+_FRAGMENTS = st.sampled_from([
+    b"\x1b", b"\x1b]", b"\x1bP", b"\x1b[", b"\x1b[31m", b"\x1b[1", b"\x07", b"\x1b\\", b"\xc2", b"\x9b", b"\x90", b"\x8d",
+    *(chr(code).encode() for code in range(0x80, 0xA0)), b"text", b"\r", b"\n", b"0;t", b"?25h", b"\x18",
+])  # fmt: skip
+_OURS = re.compile(r"\x1b(?:[78DEM=>]|[()][0AB]|\[[0-9;:? ]{0,64}[@-~])")
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.one_of(_FRAGMENTS, st.binary(max_size=3)), max_size=40).map(b"".join), st.integers(1, 9))
+def test_no_escape_and_no_c1_of_a_guest_reaches_the_terminal(data: bytes, step: int) -> None:
+    """Shells and replays, output of commands, and one line of a log, a name or a title."""
+    chunks = [data[at : at + step] for at in range(0, len(data), step)]
+    cleaner = LineCleaner(keep_sgr=True)
+    lines = b"".join(map(cleaner.feed, chunks)) + cleaner.flush()
+    drawn = _OURS.sub("", feed(*chunks).decode())
+    coloured = (lines.decode(), clean(data, keep_sgr=True))
+    for shown in (drawn, *(re.sub(r"\x1b\[[0-9;:]{0,64}m", "", text) for text in coloured)):
+        assert not re.search("[\x1b\x7f-\x9f]", shown)
+    assert not re.search("[\x00-\x08\x0a-\x1f\x7f-\x9f]", clean(data) + strip_unsafe(data.decode("utf-8", "replace")))

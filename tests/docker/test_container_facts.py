@@ -11,7 +11,7 @@ import pytest
 from tests.support.engine import IMAGE, until
 from tests.support.require import requires
 
-from sandbox_console.backends.docker.backoff import FIRST_S, LASTED_S, MOST_S, Backoff
+from sandbox_console.backends.common.backoff import FIRST_S, LASTED_S, MOST_S, Backoff
 from sandbox_console.backends.docker.container_facts import image_facts, network_facts, state_facts
 from sandbox_console.backends.docker.diagnosis import look
 from sandbox_console.backends.docker.translate import from_inspect, maker
@@ -120,8 +120,8 @@ async def test_only_a_connection_that_lasted_starts_the_back_off_anew(monkeypatc
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr("sandbox_console.backends.docker.backoff.asyncio.sleep", sleep)
-    monkeypatch.setattr("sandbox_console.backends.docker.backoff.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("sandbox_console.backends.common.backoff.asyncio.sleep", sleep)
+    monkeypatch.setattr("sandbox_console.backends.common.backoff.time.monotonic", lambda: clock[0])
     backoff = Backoff()
     for _ in range(8):
         backoff.begin()
@@ -195,7 +195,7 @@ async def test_a_commands_oom_kill_is_seen_while_the_sandbox_lives(backend, make
 
 @requires("docker")
 async def test_many_of_ours_are_listed_at_once_and_in_detail_after(backend, make, monkeypatch):
-    monkeypatch.setattr("sandbox_console.backends.docker.backend.SOON", 1)
+    monkeypatch.setattr("sandbox_console.backends.docker.listing.SOON", 1)
     refs = {await make(start=False) for _ in range(3)}
     listed = []
     async for event in backend.watch():

@@ -45,7 +45,7 @@ async def test_a_container_of_another_tool_answers_here_once_its_id_is_confirmed
         with pytest.raises(NeedsConfirmation):
             await forward(console, Forward(ref, 7000), consent=Consent(yes=True))
         held = await forward(console, Forward(ref, 7000), consent=Consent(confirm=ref.id))
-        port = int(held.forwarding.place.rpartition(":")[2])
+        port = int(held.forwarding.host_address.rpartition(":")[2])
         got = await until(lambda: answered(port))
         assert hashlib.sha256(got).hexdigest() == hashlib.sha256(bytes(20_000_000) + b"hello").hexdigest()
         _, idle = await asyncio.open_connection("127.0.0.1", port)

@@ -125,8 +125,8 @@ async def make(console, backend) -> Any:
 def at(world) -> Callable[..., socket.socket]:
     """A connection to a place of the engine's host."""
 
-    def connected(place: str, seconds: float = 30) -> socket.socket:
-        address, _, port = place.rpartition(":")
+    def connected(host_address: str, seconds: float = 30) -> socket.socket:
+        address, _, port = host_address.rpartition(":")
         with network_of(world.pid):
             return socket.create_connection((address.strip("[]"), int(port)), seconds)
 
@@ -142,10 +142,10 @@ def free(world) -> Callable[[], int]:
     return one
 
 
-async def answers(at: Callable[..., socket.socket], place: str) -> bool:
+async def answers(at: Callable[..., socket.socket], host_address: str) -> bool:
     def look() -> bool:
         try:
-            with at(place) as sock:
+            with at(host_address) as sock:
                 sock.sendall(b"ping\n")
                 return sock.recv(10) == b"pong"
         except OSError:
@@ -154,9 +154,9 @@ async def answers(at: Callable[..., socket.socket], place: str) -> bool:
     return await asyncio.to_thread(look)
 
 
-async def refused(at: Callable[..., socket.socket], place: str) -> bool:
+async def refused(at: Callable[..., socket.socket], host_address: str) -> bool:
     try:
-        (await asyncio.to_thread(at, place)).close()
+        (await asyncio.to_thread(at, host_address)).close()
     except ConnectionRefusedError:
         return True
     return False
@@ -175,24 +175,24 @@ def gateway_of(world, ref: SandboxRef) -> dict[str, Any]:
 
 async def test_quarantine_closes_its_ports_and_its_end_opens_them(console, make, at, free):
     await console.health()  # ports are unsupported until the gateway's image was looked at
-    place = f"127.0.0.1:{free()}"
-    ref = await make(f"{place}:7070")
-    await soon(lambda: answers(at, place), "it answers")
+    host_address = f"127.0.0.1:{free()}"
+    ref = await make(f"{host_address}:7070")
+    await soon(lambda: answers(at, host_address), "it answers")
     await done(console, action.Quarantine(ref, "looks odd"))
-    assert await refused(at, place)
+    assert await refused(at, host_address)
     await done(console, action.Release(ref))
-    await soon(lambda: answers(at, place), "it answers again")
+    await soon(lambda: answers(at, host_address), "it answers again")
 
 
 async def test_a_life_through_the_service(console, make, at, free, world, tmp_path):
     with pytest.raises(Denied, match="could be reached from other machines"):
         await make("0.0.0.0:8080:7070")
-    place = f"127.0.0.1:{free()}"
-    ref = await make(f"{place}:7070", "7070", "9999")
-    await soon(lambda: answers(at, place), "it answers")
+    host_address = f"127.0.0.1:{free()}"
+    ref = await make(f"{host_address}:7070", "7070", "9999")
+    await soon(lambda: answers(at, host_address), "it answers")
     facts = await told(console, ref)
     places = facts["port 7070/tcp"][0].split(", ")
-    assert (list(facts), places[0], len(places)) == (["port 7070/tcp", "port 9999/tcp"], place, 2)
+    assert (list(facts), places[0], len(places)) == (["port 7070/tcp", "port 9999/tcp"], host_address, 2)
     assert await answers(at, places[1]), "at the free place, too"
     with pytest.raises(OSError, match=r"reset|closed|refused"), at(facts["port 9999/tcp"][0]) as sock:
         raise_at_end(sock)
@@ -206,33 +206,33 @@ async def test_a_life_through_the_service(console, make, at, free, world, tmp_pa
     assert {value for value, _ in (await told(console, ref)).values()} == {"not published"}
     assert [await refused(at, one) for one in places] == [True, True]
     await done(console, action.Start(ref))
-    await soon(lambda: answers(at, place), "it answers after a second start")
+    await soon(lambda: answers(at, host_address), "it answers after a second start")
     await done(console, action.Restart(ref, grace_s=0))
-    await soon(lambda: answers(at, place), "it answers after a restart")
+    await soon(lambda: answers(at, host_address), "it answers after a restart")
     await done(console, action.Pause(ref))
-    assert (await told(console, ref))["port 7070/tcp"][0].startswith(place)
+    assert (await told(console, ref))["port 7070/tcp"][0].startswith(host_address)
     await done(console, action.Resume(ref))
 
     other = f"127.0.0.1:{free()}"
     spec = (await console.inspect(ref)).spec
     new = (await done(console, action.Update(ref, replaced(spec, ports=(f"{other}:7070",))))).ref
     await soon(lambda: answers(at, other), "it answers at its new place")
-    assert await refused(at, place)
+    assert await refused(at, host_address)
     await done(console, action.Remove(new, force=True))
     assert await refused(at, other)
 
 
 async def test_what_an_image_says_of_itself_gives_no_hold_on_the_gateway_of_another(console, make, at, world):
     ref = await make("7070")
-    place = (await told(console, ref))["port 7070/tcp"][0]
-    await soon(lambda: answers(at, place), "it answers")
+    host_address = (await told(console, ref))["port 7070/tcp"][0]
+    await soon(lambda: answers(at, host_address), "it answers")
     name = f"ports-labelled-{os.getpid()}"
     try:
         world.docker("commit", "-c", "LABEL sandbox-console.gateway=x", ref.id, name)  # with its gateway's token
         other = await make(image=name)
         assert other in [row.ref for row in (await console.list())[0]], "it is not hidden as a gateway, either"
         await done(console, action.Remove(other, force=True))
-        assert await answers(at, place)
+        assert await answers(at, host_address)
         assert gateway_of(world, ref)["State"]["Running"]
     finally:
         world.docker("rmi", "-f", name)
@@ -273,9 +273,9 @@ async def run(console, ref: SandboxRef, *argv: str) -> str:
 
 async def test_neither_the_guest_nor_a_neighbour_comes_in_or_out_by_it(console, make, at, free, world):
     port = free()
-    place = f"127.0.0.1:{port}"
-    ref = await make(f"{place}:7070", egress=("good.example.com",), user="0")
-    await soon(lambda: answers(at, place), "it answers")
+    host_address = f"127.0.0.1:{port}"
+    ref = await make(f"{host_address}:7070", egress=("good.example.com",), user="0")
+    await soon(lambda: answers(at, host_address), "it answers")
     networks = gateway_of(world, ref)["NetworkSettings"]["Networks"]
     [inside] = [one["IPAddress"] for name, one in networks.items() if name != OUTSIDE]
     listener = f":{ports.FIRST}"
@@ -302,33 +302,33 @@ async def test_neither_the_guest_nor_a_neighbour_comes_in_or_out_by_it(console, 
 
 
 async def test_a_killed_gateway_returns_and_answers_again(console, make, at, free, world):
-    place = f"127.0.0.1:{free()}"
-    ref = await make(f"{place}:7070", "7070")
-    await soon(lambda: answers(at, place), "it answers")
+    host_address = f"127.0.0.1:{free()}"
+    ref = await make(f"{host_address}:7070", "7070")
+    await soon(lambda: answers(at, host_address), "it answers")
     before = gateway_of(world, ref)["State"]["Pid"]
     os.kill(before, 9)
     await soon(lambda: gateway_of(world, ref)["State"]["Pid"] not in (0, before), "it is back")
-    await soon(lambda: answers(at, place), "it answers again")
+    await soon(lambda: answers(at, host_address), "it answers again")
     both = (await told(console, ref))["port 7070/tcp"][0].split(", ")
     assert await answers(at, both[1]), "the free place is told anew"
 
 
 async def test_a_thousand_in_a_row_and_50_mb_both_ways_come_whole(make, at, free, world):
-    place = f"127.0.0.1:{free()}"
-    ref = await make(f"{place}:7070")
-    await soon(lambda: answers(at, place), "it answers")
+    host_address = f"127.0.0.1:{free()}"
+    ref = await make(f"{host_address}:7070")
+    await soon(lambda: answers(at, host_address), "it answers")
 
     def many() -> int:
         found = 0
         for _ in range(1000):
-            with at(place) as sock:
+            with at(host_address) as sock:
                 sock.sendall(b"ping\n")
                 found += sock.recv(10) == b"pong"
         return found
 
     assert await asyncio.to_thread(many) == 1000
     data = os.urandom(1 << 20) * 50
-    sock = at(place, 120)
+    sock = at(host_address, 120)
     with sock:
         await asyncio.to_thread(sock.sendall, data)
         sock.shutdown(socket.SHUT_WR)  # the guest hears the end, and still answers
@@ -347,10 +347,10 @@ def read_all(sock: socket.socket) -> bytes:
 
 
 async def test_a_client_that_stays_is_let_go_when_the_sandbox_stops(console, make, at, free):
-    place = f"127.0.0.1:{free()}"
-    ref = await make(f"{place}:7070")
-    await soon(lambda: answers(at, place), "it answers")
-    sock = at(place)
+    host_address = f"127.0.0.1:{free()}"
+    ref = await make(f"{host_address}:7070")
+    await soon(lambda: answers(at, host_address), "it answers")
+    sock = at(host_address)
     with sock:
         sock.sendall(b"ping\n")
         assert await asyncio.to_thread(sock.recv, 4) == b"pong"
@@ -360,26 +360,26 @@ async def test_a_client_that_stays_is_let_go_when_the_sandbox_stops(console, mak
 
 
 async def test_a_taken_place_is_a_conflict_that_names_who_has_it(console, backend, make, at, free, world):
-    place = f"127.0.0.1:{free()}"
-    holder = await make(f"{place}:7070")
-    late = await make(f"{place}:7070", start=False)
+    host_address = f"127.0.0.1:{free()}"
+    holder = await make(f"{host_address}:7070")
+    late = await make(f"{host_address}:7070", start=False)
     with pytest.raises(Conflict) as caught:
         await done(console, action.Start(late))
     names = [(await console.inspect(one)).name for one in (late, holder)]
-    assert caught.value.message == f"{names[0]}: {place} is taken by {names[1]}"
+    assert caught.value.message == f"{names[0]}: {host_address} is taken by {names[1]}"
     assert (await console.inspect(late)).status is Status.CREATED
     assert not gateway_of(world, late)["State"]["Running"]
     elsewhere = replaced((await console.inspect(late)).spec, ports=())
     late = (await done(console, action.Update(late, elsewhere))).ref
     await done(console, action.Start(late))
-    with pytest.raises(Conflict, match=f"^{names[0]}: {place} is taken by {names[1]}$"):
-        await done(console, action.Update(late, replaced(elsewhere, ports=(f"{place}:7070",))))
+    with pytest.raises(Conflict, match=f"^{names[0]}: {host_address} is taken by {names[1]}$"):
+        await done(console, action.Update(late, replaced(elsewhere, ports=(f"{host_address}:7070",))))
     [late] = [row.ref for row in await backend.list() if row.name == names[0] and row.status is Status.RUNNING]
     # One that ended by itself leaves its gateway, which makes room for who needs its place.
     await run(console, holder, "sh", "-c", "kill -9 -1")
     await soon(lambda: ended(console, holder), "it ends")
-    late = (await done(console, action.Update(late, replaced(elsewhere, ports=(f"{place}:7070",))))).ref
-    await soon(lambda: answers(at, place), "the other answers there now")
+    late = (await done(console, action.Update(late, replaced(elsewhere, ports=(f"{host_address}:7070",))))).ref
+    await soon(lambda: answers(at, host_address), "the other answers there now")
     with network_of(world.pid), socket.create_server(("127.0.0.2", 0)) as sock:
         taken = sock.getsockname()[1]
         theirs = ("--name", "theirs", "--network", OUTSIDE, "-p", f"127.0.0.1:{taken}:80", IMAGE, "sleep", "99")
@@ -410,8 +410,8 @@ async def test_where_it_cannot_be_bound_is_told(backend, world, tmp_path, permit
             assert gateway["State"]["Running"] == ("::1" in asked[0])
 
     found = await start("[::1]:7070")
-    [place] = [fact.value for fact in found.effective if fact.field == "port 7070/tcp"]
-    assert place.startswith("[::1]:")
+    [host_address] = [fact.value for fact in found.effective if fact.field == "port 7070/tcp"]
+    assert host_address.startswith("[::1]:")
     with pytest.raises(BackendError, match="cannot assign requested address") as caught:
         await start("192.0.2.7:8080:7070")
     assert "192.0.2.7" in caught.value.message
@@ -452,20 +452,20 @@ def test_what_engines_say_of_a_taken_place(message):
     asked = parse_all(("127.0.0.1:8080:80", "127.0.0.2:8080:80", "80"))
     found = ports.wanted(asked, message.format("127.0.0.2:8080"))
     assert found is not None
-    assert found.place == "127.0.0.2:8080"
+    assert found.host_address == "127.0.0.2:8080"
     assert ports.wanted(asked, message.format("127.0.0.1:18080")) is None
     assert ports.wanted(asked, "Address already in use") is None
 
 
 async def test_traffic_on_a_port_is_use_and_its_end_is_not(console, make, at, free, world):
-    place = f"127.0.0.1:{free()}"
-    ref = await make(f"{place}:7070", idle_timeout_s=3.0)
+    host_address = f"127.0.0.1:{free()}"
+    ref = await make(f"{host_address}:7070", idle_timeout_s=3.0)
     last = began = time.time()
     while time.time() < began + 5 and time.time() < last + 2.5:  # but for a halt of ours
-        if await answers(at, place):
+        if await answers(at, host_address):
             last = time.time()
         await asyncio.sleep(0.1)
-    with at(place):  # open, and silent
+    with at(host_address):  # open, and silent
         async with asyncio.timeout(30):
             while (found := await console.inspect(ref)).status is not Status.EXITED:
                 await asyncio.sleep(0.1)

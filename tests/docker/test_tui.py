@@ -118,7 +118,7 @@ async def test_another_tools_container_by_keys(shown, theirs, engine, unique):
         await ends(app, "attach", "rename", "commit", "update")
         await pilot.press("D")
         await fill(app, pilot, AskScreen, "before")
-        await until(pilot, lambda: "need CRIU" in " ".join(text for _, _, text in app.told))
+        await until(pilot, lambda: "need CRIU" in " ".join(text for _, _, text in app.message_log))
     finally:
         engine.docker("rmi", "-f", image)
 

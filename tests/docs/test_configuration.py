@@ -10,6 +10,7 @@ from msgspec import structs
 
 from sandbox_console.backends.bubblewrap.options import Options as BubblewrapOptions
 from sandbox_console.backends.docker import provider as docker
+from sandbox_console.backends.kubernetes import provider as kubernetes
 from sandbox_console.backends.microsandbox import provider as microsandbox
 from sandbox_console.backends.podman import provider as podman
 from sandbox_console.policy.rules import Rules
@@ -70,6 +71,7 @@ def test_every_option_of_a_backend_is_listed() -> None:
     options = {
         "bubblewrap": BubblewrapOptions.__struct_fields__,
         "docker": docker._OPTIONS,
+        "kubernetes": kubernetes._OPTIONS,
         "podman": podman._OPTIONS,
         "microsandbox": microsandbox._OPTIONS,
     }

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ __all__ = ["open_folder", "workspace"]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "bundle.md").read_text()
 WHOLE, PARTS, ANCHORS, LINKS, ROWS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+SOURCE = str(Path(__file__).parents[2] / "src")
 ODD = 'quotes " and \\ \x01\x1b[2J grüße 漢字 \U0001f600 \u2028 /slash \x7f'
 
 
@@ -50,6 +52,18 @@ async def test_the_lines_of_the_page(console: Console, make: Make, tmp_path: Pat
     rows.write_text(rows.read_text().replace('"ok"', '"no"', 1))
     told = run(ROWS, inside)
     assert [line[:11] for line in told] == ["not linked:", "the rows ar"]
+
+
+def _on_a_clean_machine(*words: str, files: tuple[Path, ...]) -> str:
+    """Run the console in a container with its program and these files: no home, no state, no network."""
+    shown = [option for path in (sys.prefix, SOURCE, *map(str, files)) for option in ("--ro-bind", path, path)]
+    links = [option for name in ("bin", "lib", "lib64") for option in ("--symlink", f"usr/{name}", f"/{name}")]
+    container = ("bwrap", "--unshare-all", "--clearenv", "--ro-bind", "/usr", "/usr", *links, "--proc", "/proc", "--dev",
+                 "/dev", "--tmpfs", "/tmp", *shown, "--setenv", "PYTHONPATH", SOURCE, "--setenv", "HOME", "/tmp/nobody")  # fmt: skip
+    command = (sys.executable, "-m", "sandbox_console", *words)
+    done = subprocess.run([*container, *command], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_by_the_command_line(
@@ -85,6 +99,7 @@ def test_by_the_command_line(
     assert "give --public-key" in err
     code, out, _ = run("--json", "bundle", "verify", str(file), "--public-key", str(key))
     assert (code, json.loads(out)["ok"]) == (0, True)
+    assert _on_a_clean_machine("bundle", "verify", str(file), files=(file,)).startswith("ok: ")
     file.write_bytes(file.read_bytes()[:-1])
     code, out, _ = run("bundle", "verify", str(file))
     assert (code, out.startswith("BROKEN: the file is damaged")) == (1, True)

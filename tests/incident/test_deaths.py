@@ -13,10 +13,12 @@ import signal
 import subprocess
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.incident.conftest import Make, until_ended
 from tests.support.engine import IMAGE, DockerEngine
 from tests.support.require import missing
@@ -27,7 +29,8 @@ from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, Console, open_console
 from sandbox_console.service.incident import kernel_log
-from sandbox_console.service.incident.cause import Cause, cause
+from sandbox_console.service.incident.cause import Cause, cause, judge
+from sandbox_console.service.incident.cause_sections import sections
 from sandbox_console.service.incident.timeline import timeline
 
 EATS = "tail /dev/zero"
@@ -71,6 +74,9 @@ async def test_killed_by_us_names_who_and_the_row(console: Console, make: Make, 
     assert re.match(r"killed by \S+", found.verdict.headline)
     assert any(re.match(r"audit row \d+: kill by", line) for line in found.verdict.evidence)
     assert [one.attempt.action for one in found.changed] == ["create"]
+    [listed] = [one for one in (await console.list())[0] if one.ref == ref]
+    assert (await cause(console, listed)).verdict == found.verdict, "a list knows less of a sandbox"
+    assert await judge(console, listed) == found.verdict
 
 
 async def test_killed_from_the_host_is_not_claimed_to_be_known(console: Console, make: Make) -> None:
@@ -302,6 +308,72 @@ async def test_a_healthy_sibling_shows_what_differs(console: Console, make: Make
     found = await cause(console, await until_ended(console, ill))
     assert found.beside == (await console.inspect(well)).name
     assert set(found.differs) == {("env", "-", "GOOD"), ("pids", "32", "64")}
+
+
+async def test_another_image_of_the_same_name_is_shown(console, make: Make, backend: str, request) -> None:
+    if backend != "docker":
+        pytest.skip("bubblewrap's images are folders, which have no id")
+    engine: DockerEngine = request.getfixturevalue("docker_engine")
+    script = ("sh", "-c", "[ -e /broken ] && exit 5; sleep 1000")
+    engine.docker("tag", IMAGE, "team:1")
+    try:
+        await make(*script, name="well", image="team:1")
+        engine.docker("run", "--name", "breaks", IMAGE, "touch", "/broken")
+        engine.docker("commit", "breaks", "team:1")
+        found = await cause(console, await until_ended(console, await make(*script, name="ill", image="team:1")))
+    finally:
+        engine.docker("rm", "breaks")
+    [(field, here, there)] = found.differs
+    assert field == "image id"
+    assert here != there
+    assert here.startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"memory_mib": 16}, {"memory_mib": 16, "env": {"A": "b"}}], ids=["live", "recreate"]
+)
+async def test_what_changed_since_it_last_worked(console: Console, make: Make, fields) -> None:
+    """It was right after an update, too, that the update was taken for what ended it."""
+    script = ("sh", "-c", "head -c 40000000 /dev/zero | tail -c 40000000 >/dev/null; exit $?")
+    ref = await make(*script, memory_mib=64)
+    await until_ended(console, ref)
+    good = time.time()
+    spec = (await console.inspect(ref)).spec
+    update = action.Update(ref, structs.replace(spec, **fields))
+    changed = (await console.perform(update, consent=Consent(yes=True)).result()).ref
+    assert changed
+    await console.perform(action.Start(changed)).result()
+    found = await cause(console, await until_ended(console, changed))
+    assert found.verdict is not None
+    assert "memory" in found.verdict.headline
+    assert [one.attempt.action for one in found.changed] == ["update", "create"]
+    assert found.worked_at is not None
+    assert found.changed[1].attempt.at_ns / 1e9 < found.worked_at
+    heads = {one.head.partition(",")[0]: one.lines for one in sections(found, good, str)}
+    [since] = heads["Changed since it last worked"]
+    assert "memory_mib: 64 → 16" in since
+    [before] = heads["Changed before"]
+    assert "create" in before
+    if changed != ref:
+        await console.perform(action.Remove(changed, force=True), consent=Consent(yes=True)).result()
+
+
+async def test_a_start_that_failed_is_told_though_the_engine_forgot_it(console, make: Make, backend: str) -> None:
+    if backend != "docker":
+        pytest.skip("bubblewrap tells it itself")
+    [place] = console.places
+    spec = SandboxSpec("none", IMAGE, ("no-such-program",))
+    ref = (await console.perform(action.Create(spec, *place, start=False)).result()).ref
+    assert ref
+    try:
+        assert await judge(console, await console.inspect(ref)) is None
+        with pytest.raises(ConsoleError):
+            await console.perform(action.Start(ref)).result()
+        found = await judge(console, await console.inspect(ref))
+        assert found
+        assert re.fullmatch("it never ran: .*no program 'no-such-program'.*", found.headline)
+    finally:
+        await console.perform(action.Remove(ref, force=True), consent=Consent(yes=True)).result()
 
 
 async def test_a_long_line_does_not_push_the_other_last_words_out(console: Console, make: Make) -> None:

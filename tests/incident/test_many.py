@@ -25,7 +25,7 @@ from sandbox_console.service.incident.bundle_parts import log_line
 from sandbox_console.testing.fake_backend import FakeBackend
 
 __all__ = ["home"]
-COUNT, HANGS = 100, {"id007", "id042"}
+COUNT, HANGS = 1000, {"id007", "id042"}
 
 
 class Counted(FakeBackend):
@@ -67,8 +67,11 @@ def test_one_list_for_all_and_one_that_hangs_holds_up_no_other(home: Path, monke
         )
         return code, [json.loads(line) for line in out.getvalue().splitlines()]
 
+    code, told = asked("--label", "team=red", "--dry-run")
+    assert (code, len(told), backend.lists) == (0, COUNT, 1)
+    assert {one.status for one in backend.sandboxes.values()} == {Status.RUNNING}
     code, told = asked("--label", "team=red", "--no-evidence")
-    assert (code, len(told), backend.lists) == (1, COUNT, 1)
+    assert (code, len(told), backend.lists) == (1, COUNT, 2)
     frozen = {one["ref"].rpartition("/")[2] for one in told if all(step["done"] for step in one["steps"])}
     assert len(frozen) == COUNT - len(HANGS)
     assert not frozen & HANGS
@@ -76,7 +79,7 @@ def test_one_list_for_all_and_one_that_hangs_holds_up_no_other(home: Path, monke
     [why] = {step["note"] for one in told for step in one["steps"] if not step["done"]}
     assert why == "no answer within 0.5 s"
     code, told = asked("--label", "team=red", "--undo")
-    assert (code, len(told), backend.lists) == (0, COUNT, 2)
+    assert (code, len(told), backend.lists) == (0, COUNT, 3)
 
 
 def test_a_long_log_takes_no_more_memory() -> None:

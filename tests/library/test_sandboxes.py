@@ -161,7 +161,7 @@ async def test_ports_tell_where_they_are_answered_for(console, spec):
         assert (port.address, port.port) == ("127.0.0.1", 8000)
         for _ in range(600):
             try:
-                answer = await asyncio.to_thread(urllib.request.urlopen, f"http://{port.place}/")
+                answer = await asyncio.to_thread(urllib.request.urlopen, f"http://{port.host_address}/")
             except OSError:
                 await asyncio.sleep(0.05)
             else:

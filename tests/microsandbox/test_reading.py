@@ -426,7 +426,7 @@ def test_ports_are_told_by_what_the_process_listens_at():
     noted = {"host_port": 8080, "guest_port": 80, "protocol": "tcp", "host_bind": "127.0.0.1"}
     other = noted | {"host_port": 8081, "host_bind": "0.0.0.0"}
     found = ports.of_config({"ports": [noted, other, noted | {"protocol": "udp"}]})
-    assert [one.place for one in found] == ["127.0.0.1:8080", "0.0.0.0:8081"]
+    assert [one.host_address for one in found] == ["127.0.0.1:8080", "0.0.0.0:8081"]
     [there] = ports.facts(found, frozenset({"127.0.0.1:8080", "0.0.0.0:8081"}))
     assert (there.field, there.value, there.enforced) == ("port 80/tcp", "127.0.0.1:8080, 0.0.0.0:8081", True)
     assert "other machines" in there.note

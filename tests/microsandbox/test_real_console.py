@@ -50,7 +50,7 @@ async def greeting(console, ref):
     # What a server in the sandbox says by a forwarded port: the sandbox itself has no network.
     server = console.perform(Exec(ref, ("sh", "-c", "while :; do echo greeting | nc -l -p 7070; done")))
     held = await forward(console, Forward(ref, 7070), consent=Consent())
-    address, _, port = held.forwarding.place.rpartition(":")
+    address, _, port = held.forwarding.host_address.rpartition(":")
     said = b""
     async with asyncio.timeout(100):
         while not said:

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.secrets import visible_text
 from sandbox_console.secrets.leaks import Scanner
 from sandbox_console.secrets.redactor import MASK, Redactor
 from sandbox_console.secrets.stream_redactor import StreamRedactor
@@ -185,3 +186,59 @@ def test_a_scan_for_leaks_sees_what_a_reader_sees():
 )
 def test_usual_text_takes_the_fast_way(data):
     assert plain(data)
+
+
+C1 = {
+    name: chr(code).encode() for name, code in {"DCS": 0x90, "SOS": 0x98, "OSC": 0x9D, "PM": 0x9E, "APC": 0x9F}.items()
+}
+ST, CSI_8 = b"\xc2\x9c", b"\xc2\x9b"
+
+
+@pytest.mark.parametrize("size", [3, 64, 4096])
+@pytest.mark.parametrize("code", [
+    *(begin + b"text" + ST for begin in C1.values()), *(begin + b"text" + b"\x1b\\" for begin in C1.values()),
+    C1["OSC"] + b"0;t\x07", C1["DCS"] + b"te\xc2\x85xt" + ST, b"\xc2\x80" + C1["OSC"] + b"text" + ST,
+    b"\x1b]0;text" + ST, b"\x1bPtext" + ST, b"\x1bPtext" + CSI_8 + b"m", b"\x1b[1\xc2\x8d", b"\x1b[1\xc2\x80",
+    CSI_8 + b"1\xc2\x80", CSI_8 + b"31" + CSI_8 + b"1m", b"\x1b]" + b"t" * 5000 + b"\x07", b"\x1bP" + b"t" * 5000 + b"\x1b\\",
+    C1["APC"] + b"t" * 5000 + ST, b"\x1b[" + b"1;" * 2500 + b"m", b"\x1b]x" * 40 + b"\x07", (C1["PM"] + b"x") * 40 + ST,
+])  # fmt: skip
+def test_a_control_string_of_either_kind_hides_no_value(code, size):
+    """Where some terminal shows nothing of the code, each half of the value is masked."""
+    head, tail = VALUE[:8].encode(), VALUE[8:].encode()
+    data = b"a " + head + code + tail + b" b\n"
+    for shown in (Redactor([VALUE]).apply(data), streamed(data, [*range(0, len(data), size)], Redactor([VALUE]))):
+        assert head not in shown
+        assert tail not in shown
+
+
+@pytest.mark.parametrize("unit", [
+    b"\x1b]", b"\x1bP", b"\x1b", b"\x1b]a", C1["OSC"], C1["OSC"] + b"a", CSI_8, b"\xc2\x9d\x1b[1", b"\x1b[1", b"\x1bPa\x07",
+])  # fmt: skip
+def test_a_flood_of_codes_that_never_end_costs_a_fixed_amount_for_each_byte(unit, monkeypatch):
+    """Counted in places that are tried, as clocks lie: twice the flood tries twice as many, and not four times."""
+    tried = [0]
+    match, search = visible_text._BEGUN.match, visible_text._BEGUN.search
+
+    class Counting:
+        def search(self, data, start, end):
+            tried[0] += end - start
+            return search(data, start, end)
+
+        def match(self, *where):
+            tried[0] += 1
+            return match(*where)
+
+    monkeypatch.setattr(visible_text, "_BEGUN", Counting())
+    counts = []
+    for size in (1 << 16, 1 << 17):
+        tried[0] = 0
+        data = unit * (size // len(unit))
+        streamed(data, [*range(0, len(data), 8192)], Redactor([VALUE]))
+        counts.append(tried[0])
+    assert counts[1] <= 2.2 * counts[0] + 100
+    assert counts[1] <= 4 << 17
+
+
+def test_text_of_an_image_in_a_string_passes_byte_for_byte():
+    data = b"\x1b]1337;File=inline=1:" + base64.b64encode(random.Random(1).randbytes(200_000)) + b"\x07 after\n"
+    assert streamed(data, [*range(0, len(data), 4096)], Redactor([VALUE])) == data

@@ -66,7 +66,7 @@ async def stdio(home: Home, *words: str) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def inside(home: Home) -> AsyncIterator[Client]:
-    """The same server in this process, which saves the start of one."""
+    """The server, run in this process to save the start of another."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("SANDBOX_CONSOLE_HOME", "SERVED_KEY"):
             patch.setenv(name, home.environment[name])

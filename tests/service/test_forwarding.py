@@ -83,7 +83,7 @@ async def held(console, ref, port=8000, **fields: Any):
 
 
 def port_of(one):
-    return int(one.forwarding.place.rpartition(":")[2])
+    return int(one.forwarding.host_address.rpartition(":")[2])
 
 
 async def get(one, path):
@@ -122,7 +122,7 @@ async def test_a_server_of_a_sandbox_without_network_is_reached_whole_and_by_man
     row = await last_forward(console)
     assert row.outcome == "ok"
     told = {name: row.end.body[name] for name in ("place", "connections")}
-    assert told == {"place": one.forwarding.place, "connections": 81}
+    assert told == {"place": one.forwarding.host_address, "connections": 81}
     assert row.end.body["bytes_out"] > SIZE + 80
     assert {"port": 8000, "address": "127.0.0.1", "host_port": 0}.items() <= row.attempt.body.items()
     with pytest.raises(ConnectionRefusedError):

@@ -225,7 +225,7 @@ def test_a_damaged_hold_still_holds_and_says_so(home, damage):
     path, victim = damaged(home, Own(f"quarantine/{holds._path(str(REF)).name}", str), damage)
     hold = holds.get(REF)
     assert hold is not None
-    assert "damaged" in hold.told
+    assert "damaged" in hold.label
     assert os.path.lexists(path)
     assert victim.read_bytes() == VICTIM
 

@@ -8,8 +8,10 @@ from msgspec import structs
 
 from sandbox_console.model.event import HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import Status
+from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads import stats_sweep, watcher
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.masking import Masking
 from sandbox_console.testing.fake_backend import FakeBackend
 
 
@@ -33,7 +35,7 @@ async def test_a_stream_that_ends_at_once_is_asked_ever_more_rarely(monkeypatch)
 
     monkeypatch.setattr(watcher.asyncio, "sleep", sleep)
     told = []
-    watch = watcher.Watcher(Fleet([Flapping()]), told.append)
+    watch = watcher.Watcher(Fleet([Flapping()]), told.append, Masking(Vault({})))
     watch.start()
     await asyncio.wait_for(slept.wait(), 30)
     await watch.close()

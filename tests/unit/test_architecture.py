@@ -67,18 +67,18 @@ def test_nothing_is_imported_by_name_but_in_the_registry_and_the_entry_point():
 def test_the_fake_is_not_registered():
     from sandbox_console.backends import registry
 
-    assert set(registry.available()) == {"bubblewrap", "docker", "microsandbox", "podman"}
+    assert set(registry.available()) == {"bubblewrap", "docker", "kubernetes", "microsandbox", "podman"}
 
 
 def test_listing_backends_imports_no_sdk_and_no_screen():
     code = (
         "import sys; from sandbox_console.backends import registry; names = sorted(registry.available());"
-        "heavy = [m for m in ('docker', 'aiodocker', 'aiohttp', 'microsandbox', 'textual', 'rich') if m in sys.modules];"
+        "heavy = [m for m in ('docker', 'aiodocker', 'aiohttp', 'microsandbox', 'kubernetes_asyncio', 'textual', 'rich') if m in sys.modules];"
         "mine = [m for m in sys.modules if m.startswith('sandbox_console.backends.') and m.count('.') > 2];"
         "print(names, heavy, mine)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['bubblewrap', 'docker', 'microsandbox', 'podman'] [] []\n"
+    assert done.stdout == "['bubblewrap', 'docker', 'kubernetes', 'microsandbox', 'podman'] [] []\n"
 
 
 def test_the_methods_that_are_checked_for_a_permit_are_those_that_take_one():

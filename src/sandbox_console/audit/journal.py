@@ -62,7 +62,7 @@ class Journal:
     ) -> Self:  # fmt: skip
         """Open or create the log at ``path``, start a session, and end attempts of dead sessions as unknown.
 
-        ``waits`` is called on the journal's thread with the process that holds the log's lock while an append waits.
+        ``waits`` is called on the journal's thread if the log is locked, with a text that says by whom.
         """
         layout = Layout(path)
         worker = Worker()

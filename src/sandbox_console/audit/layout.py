@@ -19,7 +19,7 @@ _MOST = {"reserve": 64 << 20, "anchors.jsonl": 256 << 20}
 """The most bytes of other files that are read whole: the reserve has 8 MiB, an anchor about 300 bytes."""
 
 _MOST_BY_SUFFIX = {".json": _NOTE_MOST, ".pages": 64 << 20}
-"""The same by suffix: a page of a segment takes 32 bytes."""
+"""The most bytes of files with these suffixes: a page of a segment takes 32 bytes."""
 
 
 class Layout(Struct, frozen=True):
@@ -72,6 +72,11 @@ class Layout(Struct, frozen=True):
     def cursor(self) -> Path:
         """The file that says how far the log was shipped."""
         return self.folder / "shipped.json"
+
+    @property
+    def otlp_cursor(self) -> Path:
+        """The file that says how far the log was shipped by OTLP."""
+        return self.folder / "shipped-otlp.json"
 
     def segment(self, index: int) -> Path:
         """The file of a segment; the first has index 1."""

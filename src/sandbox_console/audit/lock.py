@@ -12,7 +12,9 @@ from pathlib import Path
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.text import clean
 
-WAIT_S = 10.0
+WAIT_S = 40.0
+"""Seconds to wait for the lock, or for a program that has the database. A backup may take half a minute."""
+
 TELL_S = 1.0
 """Seconds to wait for the lock before reporting who holds it."""
 
@@ -49,7 +51,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.waits: Callable[[str], None] = lambda _: None
-        """Called with the holder of the lock after a wait of TELL_S."""
+        """Called after a wait of TELL_S, with a text that says for whom."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def release(self) -> None:
@@ -70,7 +72,7 @@ class Lock:
                 waited = time.monotonic() - began
                 if waited > TELL_S and not told:
                     told = True
-                    self.waits(holder(self._path))
+                    self.waits(f"waiting for {holder(self._path)}")
                 if waited > WAIT_S:
                     raise AuditUnavailable(
                         f"the audit log is locked by {holder(self._path)}: {self._path}",

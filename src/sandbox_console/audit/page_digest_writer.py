@@ -61,7 +61,7 @@ class PageDigests:
         return lost(*read(self._layout.pages, self._keys), digested, self._layout.pages.name)
 
     def update(self) -> int:
-        """Move the write-ahead log into the file, as far as no reader prevents it, and write the digests anew.
+        """Move the write-ahead log into the file, as far as no reader prevents it, and write new digests.
 
         Returns the row after which they were written; 0 if they are older than the last one.
 

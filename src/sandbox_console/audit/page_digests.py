@@ -163,7 +163,7 @@ def _why_older(digests: Digests | None, place: Place) -> str:
 
 
 def against_manifest(name: str, noted: object, digest: str) -> tuple[str, str]:
-    """The same for a sealed segment, from the SHA-256 that its manifest has and the one that it has now."""
+    """What a sealed segment's SHA-256 in its manifest (``noted``) and its present one show: a problem, and a note."""
     if noted is None:
         return "", _UNUSED.format(name) + "an older console sealed it, without a digest of the file"
     if not noted or not digest:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from sandbox_console.audit import export, schema
 from sandbox_console.audit.db_thread import unit
@@ -56,19 +56,37 @@ async def init(dsn: str) -> None:
 
 async def ship(path: Path, dsn: str) -> int:
     """Send the rows that have not been sent yet. Returns how many. Raises ShipFailed, AuditUnavailable, Unsupported."""
-    layout = Layout(path)
-    console = await _console(layout)
+    return await send_new(path, Layout(path).cursor, _Server(dsn))
+
+
+class Receiver(Protocol):
+    """An async context manager that takes rows. ``send`` raises ShipFailed if it did not take all of them."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *_: object) -> None: ...
+    async def send(self, console: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Take rows of the log with this id."""
+
+
+async def send_new(path: Path, file: Path, receiver: Receiver) -> int:
+    """Send the rows after the cursor in ``file``, which moves on once rows were taken. Returns how many."""
+    console = await _console(Layout(path))
     if not console:
         return 0
-    sent = 0
-    with _alone(layout.cursor):
-        after = cursor(layout.cursor, console)
-        async with _Server(dsn) as server, aclosing(export.blocks(path, AuditSelection(after_seq=after))) as blocks:
+    count = 0
+    with _alone(file):
+        after = cursor(file, console)
+        async with receiver, aclosing(export.blocks(path, AuditSelection(after_seq=after))) as blocks:
             async for rows in blocks:
-                await server.execute(_INSERT, console, *_columns(rows))
-                _move(layout.cursor, console, rows[-1][0])
-                sent += len(rows)
-    return sent
+                await receiver.send(console, rows)
+                _move(file, console, rows[-1][0])
+                count += len(rows)
+    return count
+
+
+async def sent(path: Path, file: Path) -> int:
+    """The last row of this log that was sent according to a cursor's file. Raises AuditUnavailable."""
+    return cursor(file, await _console(Layout(path)))
 
 
 class _Server:
@@ -94,6 +112,10 @@ class _Server:
         if self._connection is not None:
             with suppress(*self._errors):
                 await self._connection.close(timeout=5)
+
+    async def send(self, console: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows of the log with this id. Rows that are there already stay as they are."""
+        await self.execute(_INSERT, console, *_columns(rows))
 
     async def execute(self, sql: str, *values: Any) -> None:
         assert self._connection is not None  # noqa: S101 - inside the block only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import Any
@@ -23,14 +24,19 @@ from sandbox_console.model.audit import Kind, Outcome
 
 CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
 MOST_TOLD = 20  # pages that are named in a row
+_BRIEF_S = 0.05  # what the log's lock is kept for while another program has the database
 URGENT_WORK = "stop, kill, pause, resume and egress deny still work and are recorded"
+
+
+class _Busy(Exception):
+    """Another program, which the text names, has the database."""
 
 
 class Store:
     """One process's writing end of the log. Every method runs on one thread and raises AuditUnavailable.
 
-    If the disk is full, urgent rows (`Draft.urgent`) go into the reserve, and from there into the database as soon as
-    there is room. Nothing else is accepted until then.
+    If the disk is full, or another program keeps the database locked, urgent rows (`Draft.urgent`) go into the reserve,
+    and from there into the database as soon as that is possible. Nothing else is accepted until then.
     """
 
     def __init__(
@@ -53,7 +59,7 @@ class Store:
         self._reserve = Reserve(layout.reserve)
         self._lock = Lock(layout.lock)
         self._lock.waits = waits
-        self._appends = 0
+        self._appends, self._spilled = 0, False
         self._segment = OpenSegment(layout, anchors, self._left)
         self._pages = PageDigests(layout, self._segment, self._keys)
         self._proof = EndProof(layout, self._segment, anchors, self._reserve, self._tell)
@@ -77,9 +83,22 @@ class Store:
             raise
 
     def append(self, *drafts: Draft) -> list[int]:
-        """Commit rows in one transaction and return their seqs. If it raises, nothing was committed."""
-        with self._lock.held():
-            return self._append(drafts)
+        """Commit rows in one transaction and return their seqs. If it raises, nothing was committed.
+
+        While another program has the database, the log's own lock is free most of the time, so that what is urgent can
+        be recorded in the reserve.
+        """
+        began, told = time.monotonic(), False
+        while True:
+            waited = time.monotonic() - began
+            try:
+                with self._lock.held():
+                    return self._append(drafts, may_wait=waited < WAIT_S)
+            except _Busy as error:
+                if waited > TELL_S and not told:
+                    told = True
+                    self._lock.waits(f"waiting for {error}")
+                time.sleep(_BRIEF_S)
 
     def close_dead_sessions(self) -> int:
         """End the attempts of sessions whose process is gone as unknown. Returns how many."""
@@ -134,10 +153,12 @@ class Store:
 
     # Methods below run under the lock
 
-    def _append(self, drafts: Sequence[Draft], *, again: bool = False) -> list[int]:
+    def _append(self, drafts: Sequence[Draft], *, may_wait: bool = False) -> list[int]:
+        """See ``append``. Raises _Busy if the caller should let go of the lock and try again."""
         urgent = all(draft.urgent for draft in drafts)
         try:
-            self._segment.be_patient(WAIT_S if again else TELL_S)
+            # Urgent rows do not let go: they wait once, and go into the reserve; those after them need not wait again.
+            self._segment.be_patient(TELL_S if urgent and not self._reserve.holding else _BRIEF_S)
             another = self._load_key()
             self._segment.follow()
             self._segment.thaw()
@@ -152,9 +173,8 @@ class Store:
         except KeyRefused as error:
             raise unavailable(error, self._layout.key) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if busy(error) and not urgent and not again:
-                self._lock.waits(self._segment.holder())
-                return self._append(drafts, again=True)
+            if busy(error) and not urgent and may_wait:
+                raise _Busy(self._segment.holder()) from error
             made = self._after_trouble(error, drafts, urgent=urgent)
         self._appends += len(made)
         self._keep_up(made[-1])
@@ -167,7 +187,10 @@ class Store:
             self._commit(made)
             return made
         if urgent and (self._segment.full(error) or busy(error)):
-            return self._spill(drafts)
+            made = self._spill(drafts)
+            if busy(error):
+                self._tell_spilled()
+            return made
         if busy(error):
             raise AuditUnavailable(
                 f"the audit log {self._layout.segment(self._segment.index)} is locked by {self._segment.holder()}",
@@ -179,6 +202,11 @@ class Store:
                 hint=f"free some space; {URGENT_WORK}",
             ) from error
         raise unavailable(error, self._layout.segment(self._segment.index)) from error
+
+    def _tell_spilled(self) -> None:
+        if not self._spilled:
+            self._spilled = True
+            self._lock.waits(f"{self._segment.holder()} has it; what is done is recorded in the reserve")
 
     def _spill(self, drafts: Sequence[Draft]) -> list[Row]:
         waiting = self._reserve.last()
@@ -203,11 +231,12 @@ class Store:
         if fresh and fresh[0][chain.PREV] == prev and all(map(self._authentic, fresh)):
             self._commit(fresh)
         self._reserve.clear()
+        self._spilled = False
 
     def _drain_if_free(self) -> None:
         with suppress(sqlite3.Error, OSError):
             if self._reserve.holding:
-                self._segment.be_patient(TELL_S)
+                self._segment.be_patient(_BRIEF_S)
                 self._drain()
 
     def _commit(self, made: Sequence[Row]) -> None:

@@ -44,7 +44,7 @@ class Diagnosable(Protocol):
 class RecordEnd(Protocol):
     """Records in the audit log that a sandbox is ended for a reason in its spec."""
 
-    async def __call__(self, ref: SandboxRef, why: str, effect: Callable[[], Awaitable[None]] | None) -> bool:
+    async def __call__(self, ref: SandboxRef, reason: str, effect: Callable[[], Awaitable[None]] | None) -> bool:
         """Run ``effect`` between its attempt and its outcome; None if it has already run. Raises what it raises.
 
         A limit is enforced even if the log cannot be written. It then returns False, as the end is not on record.
@@ -56,7 +56,7 @@ class RecordEnd(Protocol):
 class EnforcesLifetimes(Protocol):
     """Needs no capability: a backend whose time limits are enforced by a process that outlives every console."""
 
-    async def keep(self, engine: str, record: RecordEnd) -> None:
+    async def enforce(self, engine: str, record: RecordEnd) -> None:
         """Run as that process for one engine, given by the engine's id, until there is nothing left to do."""
         ...
 
@@ -87,7 +87,7 @@ class HasClock(Protocol):
     """Needs no capability: a backend whose host may have another clock than this machine."""
 
     async def clock(self) -> float | None:
-        """The host's time in seconds since the epoch; None if it does not tell. Raises BackendUnreachable."""
+        """The host's time in seconds since the epoch; None if it does not report one. Raises BackendUnreachable."""
         ...
 
 
@@ -105,10 +105,10 @@ class EndsLostShells(Protocol):
 
 @runtime_checkable
 class ListsQuickly(Protocol):
-    """Needs no capability: a backend with a list that is faster than ``list``, for callers that need only names."""
+    """Needs no capability: a list that is faster than ``list``, for callers that need only names and owners."""
 
     async def brief(self) -> Sequence[Sandbox]:
-        """All its sandboxes with ref, name, status and creator; the rest may be missing. Raises like ``list``."""
+        """All its sandboxes with ref, name, status, labels and creator; the rest may be missing. Raises as ``list``."""
         ...
 
 
@@ -169,6 +169,18 @@ class Files(Protocol):
 
     async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
         """Unpack a tar into the directory ``path``. Raises NotFound if it is missing; no member can leave ``path``."""
+        ...
+
+
+@runtime_checkable
+class Connects(Protocol):
+    """Needs no capability: a backend that reaches the ports of a sandbox without a program of its image."""
+
+    async def connect(self, permit: Permit, ref: SandboxRef, port: int) -> Process:
+        """Connect to a port inside. What is written goes to it, its answers are the output, its end is an exit.
+
+        Raises Conflict if the sandbox does not run. A port where nothing listens ends with a code that is not 0.
+        """
         ...
 
 

@@ -89,7 +89,7 @@ class Terminal(Protocol):
 class PassedShell(Struct, frozen=True, kw_only=True):
     """What another process needs to hold a shell. The ``files`` are duplicates that the receiver closes.
 
-    A ``pty`` is its master and the socket of the supervisor that tells its end. An ``engine``'s shell is a connection,
+    A ``pty`` is its master and the socket on which its end is reported. An ``engine``'s shell is a connection,
     with the engine's socket and the id of the exec. ``pending`` is what was read and not shown.
     """
 

@@ -68,7 +68,7 @@ def preload() -> None:
     import sysconfig
     from importlib import import_module
 
-    sysconfig.get_config_vars()  # caches the variables that tell Python's folders from the guests'
+    sysconfig.get_config_vars()  # caches the variables that distinguish Python's folders from the guests'
     for name, point in available().items():
         if built_in(point):
             load(point)

@@ -96,6 +96,7 @@ def _add_incident(verbs: Any, verb: _Add) -> None:
 def _add_alerts(verbs: Any, verb: _Add) -> None:
     watch = verb(verbs, "watch", "run the rules of [alerts] and send messages, without a screen, until Ctrl+C")
     watch.set_defaults(follow=True)
+    watch.add_argument("--status-port", metavar="P", help="serve /status and /metrics at 127.0.0.1; 0 for a free port")
     alerts = verb(verbs, "alerts", "what the rules of [alerts] found, and the messages about it")
     what = alerts.add_subparsers(dest="what", metavar="VERB", required=True)
     verb(what, "ls", "list the alerts that fire").add_argument(

@@ -32,11 +32,13 @@ def _add_machine(verbs: Any, verb: _Add) -> None:
 
 
 def _add_tokens(verbs: Any, verb: _Add) -> None:
-    tokens = verb(verbs, "tokens", "manage who may use the page, the HTTP API and MCP")
+    tokens = verb(verbs, "tokens", "manage who may use the page, the HTTP API, MCP and the status page")
     token = tokens.add_subparsers(dest="what", metavar="VERB", required=True)
     add = verb(token, "add", "create a token and print it; it is not shown again")
     add.add_argument("name", metavar="NAME", help="whose token it is, for the audit log")
-    add.add_argument("--scope", metavar="S", action="append", default=[], help="page, api or mcp; may be repeated")
+    add.add_argument(
+        "--scope", metavar="S", action="append", default=[], help="page, api, mcp or status; may be repeated"
+    )
     add.add_argument("--expires", metavar="T", help="when it expires: 90s, 15m, 2h, 30d")
     verb(token, "ls", "list names, scopes and times; the tokens are stored only as hashes")
     rm = verb(token, "rm", "revoke tokens, even while a server runs")
@@ -72,11 +74,19 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
     serve.add_argument("--api-port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--mcp", action="store_true", help="also serve MCP over HTTP, on its own port")
     serve.add_argument("--mcp-port", metavar="P", default="0", help="0 chooses a free port")
-    serve.add_argument("--no-page", action="store_true", help="with --api or --mcp: do not serve the page")
+    serve.add_argument("--status", action="store_true", help="also serve /status and /metrics, on their own port")
+    serve.add_argument("--status-port", metavar="P", default="0", help="0 chooses a free port")
+    serve.add_argument("--no-page", action="store_true", help="with --api, --mcp or --status: do not serve the page")
 
 
 def _add_others(verbs: Any, verb: _Add) -> None:
     verb(verbs, "mcp", "serve MCP on stdin and stdout, for an assistant that starts this command")
+    block = verb(verbs, "ssh-config", "print the Host block by which ssh, scp, sftp and rsync reach NAME.sandbox")
+    block.add_argument(
+        "--write", metavar="FILE", nargs="?", const="", help="put it into a file instead; by default ~/.ssh/config"
+    )
+    proxy = verb(verbs, "proxy", "speak ssh on stdin and stdout for a sandbox: the ProxyCommand of ssh-config")
+    proxy.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id; .sandbox may follow")
     share = verb(verbs, "share", "share the app through a public relay, without a login; needs --yes")
     share.add_argument("--read-write", action="store_true", help="let viewers do what the policy allows, not only look")
     share.add_argument(

@@ -17,6 +17,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_schema import spec_schema
 from sandbox_console.service import ActionResult, Allow, Ask, Console, Deny, Operation
+from sandbox_console.service.reads.masking import left_masked
 
 
 async def create(context: Context) -> int:
@@ -27,7 +28,7 @@ async def create(context: Context) -> int:
         if spec is None:
             base = dict((await asyncio.to_thread(console.templates.get, args.template)).fields) if args.template else {}
             spec = from_args(args, base, name=args.name, ground=await console.ground() if args.file else NOBODYS)
-        backend, host = await place(context, console)
+        backend, host = await chosen_host(context, console)
         action = Create(spec, backend, host, start=not args.no_start)
         if not args.only_answering:
             await console.refuse_held(spec.name)
@@ -65,7 +66,7 @@ def _by_options(context: Context) -> SandboxSpec:
     return from_args(args, {"name": args.name})
 
 
-async def place(context: Context, console: Console) -> tuple[str, str]:
+async def chosen_host(context: Context, console: Console) -> tuple[str, str]:
     """Where to make it: ``--backend``, else the default, else the first that answers. Raises BackendUnreachable."""
     return await console.place_for(context.args.backend)
 
@@ -87,11 +88,12 @@ async def _progress(context: Context, operation: Operation) -> None:
 
 
 async def _dry_run(context: Context, console: Console, action: Create) -> int:
-    problems = dict(await console.problems(action.spec, action.backend, action.host))
+    problems = left_masked(action.spec) | dict(await console.problems(action.spec, action.backend, action.host))
+    await console.masking.ready()
     decision = await console.decide(action)
     capabilities = await console.capabilities(action.backend, action.host)
     report = {
-        "spec": action.spec.to_dict(),
+        "spec": console.masking.spec(action.spec).to_dict(),
         "backend": action.backend,
         "host": action.host,
         "problems": problems,

@@ -60,13 +60,17 @@ async def _until_over(context: Context, sandbox: Sandbox, forwards: Sequence[Hel
 
 
 def _print(context: Context, sandbox: Sandbox, forward: HeldForward) -> None:
-    place, port, audit_id = forward.forwarding.place, forward.forwarding.action.port, forward.forwarding.audit_id
+    host_address, port, audit_id = (
+        forward.forwarding.host_address,
+        forward.forwarding.action.port,
+        forward.forwarding.audit_id,
+    )
     if context.json:
         context.record(
-            {"name": sandbox.name, "ref": str(sandbox.ref), "port": port, "place": place, "audit_id": audit_id}
+            {"name": sandbox.name, "ref": str(sandbox.ref), "port": port, "place": host_address, "audit_id": audit_id}
         )
     else:
-        context.text(f"{place} -> {sandbox.name}:{port}")
+        context.text(f"{host_address} -> {sandbox.name}:{port}")
 
 
 async def _talk(context: Context, forward: HeldForward) -> None:
@@ -89,4 +93,4 @@ async def _release(context: Context, forwards: Sequence[HeldForward]) -> None:
 def _sum(forward: HeldForward) -> str:
     forwarding = forward.forwarding
     count = f"{forwarding.connections} connection{'s' if forwarding.connections > 1 else ''}"
-    return f"{forwarding.place}: {count}, {forwarding.total.bytes_out} bytes out, {forwarding.total.bytes_in} in"
+    return f"{forwarding.host_address}: {count}, {forwarding.total.bytes_out} bytes out, {forwarding.total.bytes_in} in"

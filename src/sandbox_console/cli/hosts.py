@@ -4,55 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.lookup import warn_of_the_silent
+from sandbox_console.cli.lookup import host_label, warn_of_the_silent
 from sandbox_console.errors import BackendUnreachable, Unsupported, UsageError
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import BackendHealth, HostKey
 from sandbox_console.service import Console
 
-Place = tuple[str, str]
+
+class Able(Struct, frozen=True):
+    """The hosts that answer and have a capability, and those that do not answer and may have it."""
+
+    places: list[HostKey]
+    doubts: list[BackendHealth]
 
 
-async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> list[Place]:
-    """The backends in ``--backend`` that answer and have the capability; ``warn`` reports the others.
+async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> Able:
+    """The hosts in ``--backend`` that have the capability; ``warn`` reports those that do not answer.
 
-    Raises UsageError for an unknown one, BackendUnreachable if all that have it are silent, and Unsupported with each
-    one's reason if none has it.
+    ``--only-answering`` leaves no doubts. Raises UsageError for an unknown backend, BackendUnreachable if only silent
+    hosts may have it, and Unsupported with each one's reason if none has it.
     """
     name, host = context.backend
-    healths = [
-        backend_health
-        for backend_health in await console.health()
-        if name in ("", backend_health.backend) and host in ("", backend_health.host)
-    ]
-    if not healths:
+    asked = [place for place in console.places if name in ("", place[0]) and host in ("", place[1])]
+    if not asked:
         raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
-    found, reasons = list[Place](), list[str]()
+    healths = [health async for health in console.healths(asked)]
+    found, reasons = list[HostKey](), list[str]()
     for health in healths:
-        capabilities = await console.capabilities(health.backend, health.host)
         if not health.ok:
-            reasons.append(f"{health.backend} does not answer: {health.reason}")
-        elif capabilities.has(capability):
+            reasons.append(f"{host_label(health)} does not answer: {health.reason}")
+            continue
+        capabilities = await console.capabilities(health.backend, health.host)
+        if capabilities.has(capability):
             found.append((health.backend, health.host))
         else:
             reasons.append(f"{health.backend}: {capabilities.reason(capability)}")
-    if found:
-        if warn:
-            warn_of_the_silent(context, console, healths)
-        return found
-    if all(not health.ok for health in healths):
-        raise BackendUnreachable("; ".join(reasons), hint=healths[0].hint)
-    raise Unsupported(f"{capability}: " + "; ".join(reasons), hint="sandbox-console doctor")
+    doubts = [] if context.args.only_answering else [one for one in healths if console.may_have(one, capability)]
+    if not found:
+        if doubts or all(not health.ok for health in healths):
+            raise BackendUnreachable("; ".join(reasons), hint=(doubts or healths)[0].hint)
+        raise Unsupported(f"{capability}: " + "; ".join(reasons), hint="sandbox-console doctor")
+    if warn:
+        warn_of_the_silent(context, console, healths)
+    return Able(sorted(found, key=console.places.index), doubts)
 
 
-async def only(context: Context, console: Console, capability: Capability) -> Place:
-    """The one backend to use: the configured default if it has the capability, else the only one. Raises UsageError."""
+async def only(context: Context, console: Console, capability: Capability) -> HostKey:
+    """The one backend to use: the configured default if it has the capability, else the only one.
+
+    Raises UsageError if there are several, and BackendUnreachable if one that does not answer may be meant.
+    """
     found = await able(context, console, capability)
-    default = [place for place in found if place[0] == console.config.backend]
-    return one_place(default or found, str(capability))
+    default = console.config.backend
+    known = {place[0] for place in found.places} | {one.backend for one in found.doubts}
+    places = [place for place in found.places if default not in known or place[0] == default]
+    refuse_doubts([one for one in found.doubts if default not in known or one.backend == default], "may be meant")
+    return one_place(places, str(capability))
 
 
-def one_place(found: Sequence[Place], what: str) -> Place:
+def refuse_doubts(doubts: Sequence[BackendHealth], what: str) -> None:
+    """Raise BackendUnreachable for the first host that does not answer, if there is one."""
+    for one in doubts:
+        hint = "name another with --backend, or give --only-answering"
+        raise BackendUnreachable(f"{host_label(one)} does not answer and {what}: {one.reason}", hint=hint)
+
+
+def one_place(found: Sequence[HostKey], what: str) -> HostKey:
     """The only place. Raises UsageError that names all of them if there are several."""
     if len(found) > 1:
         names = ", ".join("/".join(place) for place in found)

@@ -39,7 +39,7 @@ async def images(context: Context) -> int:
 
 async def _ls(context: Context, console: Console) -> None:
     """Print every image of every backend that has some. A backend that fails does not hide the others."""
-    for backend, host in await able(context, console, Capability.IMAGES, warn=True):
+    for backend, host in (await able(context, console, Capability.IMAGES, warn=True)).places:
         try:
             images = sorted(
                 await console.inside.images(backend, host), key=lambda image: (not image.names, image.names)
@@ -67,8 +67,8 @@ def _short(id: str) -> str:
 
 
 async def _pull(context: Context, console: Console) -> None:
+    backend, host = await only(context, console, Capability.IMAGES)
     for name in dict.fromkeys(context.args.images):
-        backend, host = await only(context, console, Capability.IMAGES)
         await _one(context, console, PullImage(backend, host, name), name)
 
 

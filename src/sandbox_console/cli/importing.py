@@ -14,7 +14,7 @@ import tomli_w
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.create import follow, place
+from sandbox_console.cli.create import chosen_host, follow
 from sandbox_console.cli.lookup import find
 from sandbox_console.cli.selection import confirm
 from sandbox_console.cli.spec_options import read_text
@@ -135,7 +135,7 @@ async def _create(context: Context, console: Console, spec: SandboxSpec | None, 
         asks.append(f"it may write {spec.workspace}")
     if asks:
         await confirm(context, asks, f"{spec.name}:")
-    backend, host = await place(context, console)
+    backend, host = await chosen_host(context, console)
     if not context.args.only_answering:
         await console.refuse_held(spec.name)
     given = context.consent()

@@ -39,19 +39,19 @@ async def find_all(
 
 def _warn_of_doubts(context: Context, name: str, found: LookupResult) -> None:
     for health in found.doubts:
-        _warn(context, health, f"{place(health)} does not answer and may hold {name!r} too: {health.reason}")
+        _warn(context, health, f"{host_label(health)} does not answer and may hold {name!r} too: {health.reason}")
 
 
 def warn_of_the_silent(context: Context, console: Console, healths: Sequence[BackendHealth]) -> None:
     """Name each silent backend on stderr. If ``--backend`` named it, that is a failure of the verb."""
     absent = _absent(context, console, healths)
     if absent and context.streams.err.tty:
-        names = ", ".join(map(place, absent))
+        names = ", ".join(map(host_label, absent))
         context.say(f"note: not available here: {names} (sandbox-console doctor says why)")
     for health in healths:
         if health.ok or health in absent:
             continue
-        text = f"{place(health)}: {health.state}: {health.reason}"
+        text = f"{host_label(health)}: {health.state}: {health.reason}"
         if context.backend[0]:
             context.fail(BackendUnreachable(text, hint=health.hint))
         else:
@@ -78,7 +78,7 @@ def _absent(context: Context, console: Console, healths: Sequence[BackendHealth]
     return [health for health in away if context.streams.err.tty or not console.tell_once(health)]
 
 
-def place(health: BackendHealth) -> str:
+def host_label(health: BackendHealth) -> str:
     """A host in words: ``bubblewrap``, ``docker/far``."""
     return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
 

@@ -11,7 +11,7 @@ import tomli_w
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import ID_SHOWN, Context
 from sandbox_console.cli.formatting import Columns, duration, moment
-from sandbox_console.cli.lookup import find, place, warn_of_the_silent
+from sandbox_console.cli.lookup import find, host_label, warn_of_the_silent
 from sandbox_console.cli.ls_format import formatter
 from sandbox_console.cli.spec_options import pairs
 from sandbox_console.errors import Conflict, UsageError
@@ -151,7 +151,7 @@ def _health_changed(context: Context, health: BackendHealth) -> None:
     if context.json:
         context.record({"event": "backend"} | json_output.health(health))
     elif not health.ok and health.state is not HealthState.CONNECTING:
-        context.say(f"{place(health)}: {health.state}: {health.reason}")
+        context.say(f"{host_label(health)}: {health.state}: {health.reason}")
 
 
 def _changed(context: Context, sandbox: Sandbox, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:

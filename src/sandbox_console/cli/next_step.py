@@ -18,7 +18,7 @@ def add_next_step(error: ConsoleError, args: argparse.Namespace) -> None:
     elif error.hint:
         return
     elif isinstance(error, Unsupported):
-        error.hint = "sandbox-console doctor tells what each backend can do"
+        error.hint = "sandbox-console doctor shows what each backend can do"
     elif isinstance(error, ConfigError):
         error.hint = f"it is set in {_config_file(args)} or the environment"
     elif isinstance(error, UsageError):

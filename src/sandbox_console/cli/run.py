@@ -31,15 +31,19 @@ Verb = Callable[[Context], Awaitable[int]]
 def run(
     args: argparse.Namespace,
     *,
+    verb: Verb | None = None,
     opener: Opener = open_console,
     streams: Streams | None = None,
     now: Callable[[], float] = time.time,
 ) -> int:
-    """Run a parsed verb and return its exit code. SIGINT, SIGTERM and SIGHUP cancel it, which is recorded."""
+    """Run a parsed verb and return its exit code. SIGINT, SIGTERM and SIGHUP cancel it, which is recorded.
+
+    ``verb`` is the function that runs it, by default the one of the verb's name.
+    """
     context = Context(args, streams or Streams.standard(), opener, now)
     try:
         with Taken() as signals:
-            verb = find(args.verb)
+            verb = verb or find(args.verb)
             if not gc.isenabled():  # see __main__
                 gc.freeze()
                 gc.enable()

@@ -9,7 +9,7 @@ import msgspec
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.create import follow
 from sandbox_console.cli.formatting import duration, size
-from sandbox_console.cli.hosts import able, one_place
+from sandbox_console.cli.hosts import able, one_place, refuse_doubts
 from sandbox_console.cli.lookup import find
 from sandbox_console.errors import NotFound
 from sandbox_console.model.action import Action, Commit, Fork, RemoveSnapshot, Rename, RestoreSnapshot, TakeSnapshot
@@ -69,7 +69,7 @@ async def _create(context: Context, console: Console) -> None:
 
 async def _ls(context: Context, console: Console) -> None:
     rows: list[Snapshot] = []
-    for backend, host in await able(context, console, Capability.SNAPSHOT, warn=True):
+    for backend, host in (await able(context, console, Capability.SNAPSHOT, warn=True)).places:
         rows += await console.inside.snapshots(backend, host)
     rows.sort(key=lambda snapshot: (snapshot.backend, snapshot.host, snapshot.name))
     now = context.now()
@@ -106,11 +106,11 @@ async def _rm(context: Context, console: Console) -> None:
 
 
 async def _holder(context: Context, console: Console, name: str) -> tuple[str, str]:
-    """The backend that keeps a snapshot. Raises NotFound."""
-    places = await able(context, console, Capability.SNAPSHOT)
-    having = [
-        place for place in places if any(snapshot.name == name for snapshot in await console.inside.snapshots(*place))
-    ]  # fmt: skip
+    """The backend that keeps a snapshot. Raises NotFound, or BackendUnreachable if a silent one may keep it (too)."""
+    found = await able(context, console, Capability.SNAPSHOT)
+    kept = {place: await console.inside.snapshots(*place) for place in found.places}
+    having = [place for place, snapshots in kept.items() if any(one.name == name for one in snapshots)]
+    refuse_doubts(found.doubts, f"may keep a snapshot called {name!r}")
     if not having:
         raise NotFound(f"no snapshot is called {name!r}", hint="sandbox-console snapshot ls")
     return one_place(having, f"a snapshot called {name!r}")

@@ -48,7 +48,7 @@ async def _ls(context: Context, console: Console) -> int:
     context.listing(("TEMPLATE", "IMAGE", "EGRESS", "SECRETS", "FROM"), templates, _record, _cells)
     for template in templates:
         if template.problem:
-            context.fail(ConfigError(template.problem, hint="mend or remove the file"))
+            context.fail(ConfigError(template.problem, hint="correct or remove the file"))
     if not templates:
         context.say("there is no template: sandbox-console templates save TEMPLATE NAME keeps a sandbox's spec")
     return context.code

@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.create import follow, place
+from sandbox_console.cli.create import chosen_host, follow
 from sandbox_console.cli.lifecycle import seconds
-from sandbox_console.cli.lookup import find_all
-from sandbox_console.cli.lookup import place as host_name
+from sandbox_console.cli.lookup import find_all, host_label
 from sandbox_console.cli.ls import asked_text
 from sandbox_console.cli.selection import DRY_RUN, confirm
 from sandbox_console.cli.spec_options import parsed, read_text
@@ -105,7 +104,7 @@ async def _steps(context: Context, console: Console, file: SandboxFile) -> list[
     specs = [file.wanted(spec) for spec in _chosen(context, file)]
     looked = await find_all(context, console, [spec.name for spec in specs], changing=True, creating=True)
     founds = [_by_name(spec, one) for spec, one in zip(specs, looked, strict=True)]
-    target = await place(context, console) if any(isinstance(one, NotFound) for one in founds) else ("", "")
+    target = await chosen_host(context, console) if any(isinstance(one, NotFound) for one in founds) else ("", "")
     return [await _step(console, file, spec, one, target) for spec, one in zip(specs, founds, strict=True)]
 
 
@@ -241,7 +240,7 @@ async def _made(context: Context, console: Console, file: SandboxFile) -> Sequen
     only_answering = context.args.only_answering
     found, doubts = await console.made_by(file.mark, context.backend[0], only_answering=only_answering)
     for health in doubts:
-        text = f"{host_name(health)} does not answer and may have sandboxes of {file.path}: {health.reason}"
+        text = f"{host_label(health)} does not answer and may have sandboxes of {file.path}: {health.reason}"
         context.fail(BackendUnreachable(text, hint=health.hint or "--only-answering leaves it out"))
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.formatting import moment
 from sandbox_console.errors import ConfigError
@@ -14,6 +16,10 @@ async def watch(context: Context) -> int:
     """Print each alert when it begins to fire and when it is over. Raises ConfigError if there are no rules."""
     async with context.open() as console:
         options = console.config.alerts
+        console.shipper.start()
+        if not options.rules and context.args.status_port is not None:
+            context.say("note: there are no rules, so only the status is served; Ctrl+C ends it")
+            await asyncio.Event().wait()
         if not options.rules:
             raise ConfigError(
                 "there are no rules to watch", hint='add [alerts.rules.NAME] with on = "state"; see docs/alerts.md'

@@ -84,7 +84,7 @@ def _prepared(connection: socket.socket, asked: bytes, hold: Hold) -> tuple[list
     alive = os.pidfd_open(caller)
     connection.sendall(HERE)
     wanted, files = request.receive(connection)
-    if wanted.identity != asked or identity.place(caller) != identity.place("self"):
+    if wanted.identity != asked or identity.namespaces(caller) != identity.namespaces("self"):
         raise Refused
     connection, alive, files = _moved(connection, alive, files, max((*wanted.files, 2)) + 1)
     _become(wanted, files, hold)

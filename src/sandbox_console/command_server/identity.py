@@ -14,7 +14,7 @@ _AT_START_NAMES = frozenset({"HOME", "LOCPATH", "TZ", "TZDIR", "TMPDIR", "TEMP",
 _NO_EXTENSIONS = "_NO_EXTENSIONS"  # aiohttp and its relatives read it when they are imported
 
 
-def place(pid: int | str) -> bytes:
+def namespaces(pid: int | str) -> bytes:
     """A process's namespaces, root, user, groups, capabilities, limits, cgroup and login. Raises OSError."""
     folder = f"/proc/{pid}"
     parts = [os.readlink(f"{folder}/ns/{name}").encode() for name in _NAMESPACES]  # noqa: PTH115 - pathlib costs 10 ms
@@ -35,7 +35,7 @@ def place(pid: int | str) -> bytes:
 
 def key() -> bytes:
     """Everything about this process that a server must share, in bytes. Raises OSError."""
-    return b"\n".join((*_code(), *_environment(), place("self")))
+    return b"\n".join((*_code(), *_environment(), namespaces("self")))
 
 
 def name_of(identity: bytes) -> str:

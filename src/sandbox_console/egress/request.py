@@ -135,7 +135,7 @@ def _length(fields: list[tuple[bytes, bytes]], version: bytes, *, connect: bool)
         raise BadRequest("a CONNECT request has no body")
     if codings:
         if lengths or len(codings) > 1 or codings[0].lower() != b"chunked" or version == b"HTTP/1.0":
-            raise BadRequest("its length is told in two ways, or in one that is not known")
+            raise BadRequest("its length is given in two ways, or in an unknown one")
         return None
     if len(lengths) > 1 or (lengths and not _DIGITS.match(lengths[0])):
         raise BadRequest("its Content-Length is malformed")

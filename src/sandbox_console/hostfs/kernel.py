@@ -74,11 +74,11 @@ def mount_of(fd: int) -> int:
     for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines():
         if line.startswith("mnt_id:"):
             return int(line.split()[1])
-    raise OSError(errno.ENOSYS, "the kernel tells no mount of a descriptor")
+    raise OSError(errno.ENOSYS, "the kernel does not report the mount of a descriptor")
 
 
 def birth_of(fd: int) -> int:
-    """When a file was created, in ns; 0 if unknown. It tells files apart whose inode number was reused."""
+    """When a file was created, in ns; 0 if unknown. It distinguishes files whose inode number was reused."""
     found = ctypes.create_string_buffer(256)  # struct statx, whose size is the same in every kernel (statx(2))
     try:
         failed = _libc().statx(ctypes.c_int(fd), b"", _AT_EMPTY_PATH, _STATX_BTIME, found)

@@ -110,7 +110,7 @@ class Console:
         return SandboxHandle(self._console, found.ref, found.name, consent)
 
     async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """All sandboxes, and the health of each queried backend, which tells an empty list from a failed query."""
+        """All sandboxes, and the health of each queried backend, which explains an empty list."""
         return await self._console.list(backend)
 
     async def health(self) -> Sequence[BackendHealth]:

@@ -40,12 +40,12 @@ class ReadPosition:
     """
 
     def __init__(self) -> None:
-        self.told: dict[Stream | None, _Place] = defaultdict(_Place)
+        self.reported: dict[Stream | None, _Place] = defaultdict(_Place)
 
     @property
     def newest_ns(self) -> int:
         """The time of the newest line; -1 before the first."""
-        return max((place.at_ns for stream, place in self.told.items() if stream is not None), default=-1)
+        return max((place.at_ns for stream, place in self.reported.items() if stream is not None), default=-1)
 
     @property
     def since_ns(self) -> int | None:
@@ -72,15 +72,15 @@ class Reading:
             return False
         else:
             stream, word, whole = None, hash((item.reason, item.lines)), True
-        told, met = self._places.told[stream], self._met[stream]
+        reported, met = self._places.reported[stream], self._met[stream]
         at_ns = item.at_ns
         back = at_ns < met.at_ns  # a clock was put back, so this reading's times are not comparable
-        if at_ns < told.at_ns and not back:
+        if at_ns < reported.at_ns and not back:
             met.add(at_ns, word)
             return False
         count = met.add(at_ns, word)
-        if at_ns == told.at_ns and count <= told.lines.get(word, 0):
+        if at_ns == reported.at_ns and count <= reported.lines.get(word, 0):
             return False
         if whole:
-            told.add(at_ns, word)
+            reported.add(at_ns, word)
         return True

@@ -110,6 +110,8 @@ class OpenShell(Struct, frozen=True):
     With ``keep`` a process of its own holds the shell under ``name``, so that it outlives the console; None is as
     configured. With ``attach``, the id of such a shell, that one is shown instead, and ``read_only`` types nothing.
 
+    With ``command``, the shell runs that instead of asking for commands.
+
     ``mark`` is how a later console finds the shell's processes if this one is killed.
     """
 
@@ -128,6 +130,11 @@ class OpenShell(Struct, frozen=True):
     name: str = ""
     attach: str = ""
     read_only: bool = False
+    command: str | None = None
+
+    def argv(self, shell: str) -> list[str]:
+        """The command line that opens it with the shell at this path."""
+        return [shell] if self.command is None else [shell, "-c", self.command]
 
 
 class EndShell(Struct, frozen=True):

@@ -22,6 +22,7 @@ class Capability(StrEnum):
     EXEC = "exec"
     EXEC_STDIN = "exec.stdin"
     EXEC_USER = "exec.user"
+    FORWARD = "forward"  # a port inside is reached from this machine
     SHELL = "shell"
     SHELL_KEEP = "shell.keep"  # held by a process of its own, which outlives the console
     LOGS = "logs"

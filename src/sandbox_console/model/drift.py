@@ -54,7 +54,7 @@ class FieldDrift(Struct, frozen=True):
 
 
 def drifted(sandbox: Sandbox) -> tuple[str, ...]:
-    """The fields of a sandbox that are not as asked, as far as its backend can tell."""
+    """The fields of a sandbox that are not as asked, as far as its backend reports them."""
     spec = sandbox.spec
     if spec is None or not sandbox.found:
         return ()
@@ -65,26 +65,26 @@ def compare(sandbox: Sandbox) -> list[FieldDrift]:
     """Every field that was asked for or is found to be set, in the order of the form. Empty for another tool's."""
     if sandbox.spec is None:
         return []
-    told = {fact.field: fact.value for fact in sandbox.effective}
-    rows = [_compared(sandbox, sandbox.spec, field.name, told.get(field.name, "")) for field in FIELDS]
+    effective = {fact.field: fact.value for fact in sandbox.effective}
+    rows = [_compared(sandbox, sandbox.spec, field.name, effective.get(field.name, "")) for field in FIELDS]
     if wrong := sandbox.found.get(NETWORK):
         rows.append(FieldDrift(NETWORK, OWN_NETWORK, wrong, DriftState.DRIFTED))
     return [row for row in rows if row is not None]
 
 
-def _compared(sandbox: Sandbox, spec: SandboxSpec, name: str, told: str) -> FieldDrift | None:
+def _compared(sandbox: Sandbox, spec: SandboxSpec, name: str, effective: str) -> FieldDrift | None:
     asked = getattr(spec, name)
     if name in sandbox.found:
         found = sandbox.found[name]
         if not asked and not found:
             return None
         state = DriftState.SAME if asked == found else DriftState.DRIFTED
-        return FieldDrift(name, asked, found, state, told)
+        return FieldDrift(name, asked, found, state, effective)
     if not asked or name in ("labels", "limits"):
         return None
     if why := sandbox.untold.get(name, "" if sandbox.found else _UNREPORTED):
-        return FieldDrift(name, asked, None, DriftState.UNKNOWN, told, why)
-    return FieldDrift(name, asked, asked, DriftState.SAME, told, FIXED)
+        return FieldDrift(name, asked, None, DriftState.UNKNOWN, effective, why)
+    return FieldDrift(name, asked, asked, DriftState.SAME, effective, FIXED)
 
 
 def current(sandbox: Sandbox, spec: SandboxSpec, new: SandboxSpec) -> dict[str, Any]:

@@ -31,12 +31,16 @@ class PublishedPort(Struct, frozen=True):
         return ipaddress.ip_address(self.address).is_loopback
 
     @property
-    def place(self) -> str:
+    def host_address(self) -> str:
         """``address:port`` of this host, with an IPv6 address in brackets."""
         return f"{f'[{self.address}]' if ':' in self.address else self.address}:{self.host_port}"
 
     def __str__(self) -> str:
-        return f"{self.place}:{self.port}" if self.host_port else f"{self.place.removesuffix('0')}:{self.port}"
+        return (
+            f"{self.host_address}:{self.port}"
+            if self.host_port
+            else f"{self.host_address.removesuffix('0')}:{self.port}"
+        )
 
 
 def parse(text: str) -> PublishedPort:
@@ -60,9 +64,9 @@ def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
     ports = tuple(map(parse, texts))
     taken: set[str] = set()
     for port in ports:
-        if port.host_port and port.place in taken:
-            raise ValueError(f"{port.place} of this host is asked for twice")
-        taken.add(port.place)
+        if port.host_port and port.host_address in taken:
+            raise ValueError(f"{port.host_address} of this host is asked for twice")
+        taken.add(port.host_address)
     return ports
 
 

@@ -33,6 +33,6 @@ class Hold(Struct, frozen=True):
     damaged: bool = False
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The mark shown in lists: why it is held, and by whom."""
         return f"in quarantine: {self.reason} ({self.by})" if self.reason else f"in quarantine by {self.by}"

@@ -30,6 +30,10 @@ class Status(StrEnum):
         return self in (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
 
 
+HostKey = tuple[str, str]
+"""A host: the name of its backend, and its own name there."""
+
+
 class SandboxRef(Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """Where a sandbox is: the three parts that a call needs, as they are. Clean them before showing them."""
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sandbox_console.model.sandbox import Sandbox
 
 FIELDS = ("name", "state", "backend", "host", "image", "maker", "exit", "quarantine")
-"""The fields that can be tested, beside ``label.KEY``."""
+"""The fields that can be tested, besides ``label.KEY``."""
 SYNTAX = f"FIELD=PATTERN or FIELD!=PATTERN, all of which must fit; fields: {', '.join(FIELDS)}, label.KEY"
 
 

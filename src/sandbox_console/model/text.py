@@ -75,5 +75,5 @@ def strip_unsafe(text: str) -> str:
 
 
 def ascii_id(text: str) -> str:
-    """An identifier as plain ASCII, with other characters escaped, so that homoglyphs can be told apart."""
+    """An identifier as plain ASCII, with other characters escaped, so that homoglyphs can be distinguished."""
     return _BAD.sub(_visible, text.encode("ascii", "backslashreplace").decode())

@@ -16,6 +16,7 @@ from sandbox_console.model.sandbox import Exit, Sandbox, Status
 _NEAR_S = 15.0
 """Seconds. An action that ended a sandbox began at most its grace period, about ten seconds, before the end."""
 _ENDING = ("stop", "kill", "restart", "remove", "update")
+_STARTING = ("create", "start", "restart", "update", "restore", "fork")
 _KILL, _TERM = 9, 15
 _FAILED = "its command failed"
 
@@ -31,12 +32,14 @@ class Verdict(Struct, frozen=True):
 def verdict(
     sandbox: Sandbox, entries: Sequence[AuditEntry], guest_events: Sequence[GuestEvent] = (), last_words: str = ""
 ) -> Verdict | None:
-    """Why a sandbox is not running, or does not stay so; None while it is, or before it ever was.
+    """Why a sandbox is not running, or does not stay so; None while it is, or before it was to be started.
 
     ``guest_events`` are the backend's events, oldest first; ``last_words`` is the end of its output.
     """
     if sandbox.status is Status.STARTING and sandbox.restarts:
         return _restarting(sandbox.restarts, guest_events)
+    if sandbox.status is Status.CREATED:
+        return _not_started(entries)
     if sandbox.status not in (Status.EXITED, Status.FAILED, Status.LOST):
         return None
     found = _hinted(
@@ -55,6 +58,15 @@ def _restarting(count: int, guest_events: Sequence[GuestEvent]) -> Verdict:
     last = f", the last time with exit {code}" if code else ""
     seen = (f"event die {_time(died.at)}",) if died else ()
     return Verdict(f"it ended and was started again {count} times{last}", (f"restarts: {count}", *seen))
+
+
+def _not_started(entries: Sequence[AuditEntry]) -> Verdict | None:
+    """A start that failed, which an engine may not remember; None if it was never started."""
+    starts = [entry for entry in entries if entry.attempt.action in _STARTING]
+    last = max(starts, key=lambda entry: entry.attempt.at_ns, default=None)
+    if last is None or last.end is None or last.outcome != Outcome.FAILED:
+        return None
+    return Verdict(f"it never ran: {last.end.body.get('error') or 'unknown why'}", (_row(last),))
 
 
 def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], guest_events: Sequence[GuestEvent]) -> Verdict:
@@ -127,8 +139,8 @@ def _by_itself(
 def _oom_seen(sandbox: Sandbox, guest_events: Sequence[GuestEvent]) -> tuple[str, ...]:
     for event in reversed(guest_events):
         if event.what == "oom" and _this_run(sandbox, event.at):
-            told = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
-            return (f"event oom {_time(event.at)}{told}",)
+            limits = "".join(f", {key} {value}" for key, value in sorted(event.attributes.items()) if key in _OOM_TOLD)
+            return (f"event oom {_time(event.at)}{limits}",)
     return ()
 
 
@@ -264,24 +276,32 @@ def _time_limit(sandbox: Sandbox, end: Exit) -> str:
 
 
 def ended_by(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> AuditEntry | None:
-    """The action of a console that ended a sandbox: an attempt that was allowed, right before the end."""
+    """The action of a console that ended its last run: an attempt that was allowed, right before the end."""
     if sandbox.finished_at is None:
         return None
-    for entry in sorted(entries, key=lambda one: -one.attempt.at_ns):
+    for entry in sorted(filter(_can_end, entries), key=lambda one: -one.attempt.at_ns):
         at = entry.attempt.at_ns / 1e9
+        if sandbox.started_at is not None and at < sandbox.started_at <= sandbox.finished_at:
+            return None
         let = entry.outcome not in (Outcome.DENIED, Outcome.UNSUPPORTED)
         took_s = (entry.end.dur_us or 0) / 1e6 if entry.end else 0.0
-        if entry.attempt.action in _ENDING and let and at - 1 <= sandbox.finished_at <= at + max(took_s, _NEAR_S):
+        if let and at - 1 <= sandbox.finished_at <= at + max(took_s, _NEAR_S):
             return entry
     return None
+
+
+def _can_end(entry: AuditEntry) -> bool:
+    """Whether it is an action that ends a sandbox; an update does so only if it recreates."""
+    live = entry.end is not None and entry.end.body.get("how", "recreate") != "recreate"
+    return entry.attempt.action in _ENDING and not live
 
 
 def _evidence(sandbox: Sandbox) -> list[str]:
     end = sandbox.exit
     if end is None:
-        return ["no exit is told"]
+        return ["no exit was reported"]
     found = [f"exit {'unknown' if end.code is None else end.code}"]
-    found.append(f"signal {_name(end.signal)}" if end.signal else "no signal told")
+    found.append(f"signal {_name(end.signal)}" if end.signal else "no signal was reported")
     found.append({True: "out of memory: yes", False: "out of memory: no", None: "out of memory: unknown"}[end.oom])
     if end.reason and not any(end.reason.casefold() in text.casefold() for text in found):
         found.append(end.reason)

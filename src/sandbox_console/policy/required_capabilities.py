@@ -71,7 +71,7 @@ _VERBS: Mapping[type[Action], Capability | None] = {
     Upload: Capability.COPY,
     Download: Capability.COPY,
     Attach: Capability.ATTACH,
-    Forward: Capability.EXEC_STDIN,
+    Forward: Capability.FORWARD,
     Commit: Capability.COMMIT,
     PullImage: Capability.IMAGES,
     RemoveImage: Capability.IMAGES,

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sandbox_console.model.late_pattern import late_pattern
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.secrets import visible_text
+from sandbox_console.secrets import control_strings, visible_text
 from sandbox_console.secrets.encodings import forms
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.secrets.screen import Screen, roams
@@ -111,7 +111,8 @@ class Scanner:
                 at += len(line) + 1
 
     def _views(self, data: bytes) -> Iterator[visible_text.View]:
-        yield visible_text.seen(data)
+        for reading in (data, *control_strings.readings(data)):
+            yield visible_text.seen(reading)
         if b"\0" in data or not visible_text.moves(data):  # data with NUL bytes is not text
             return
         at = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
-from sandbox_console.secrets import visible_text
+from sandbox_console.secrets import control_strings, visible_text
 from sandbox_console.secrets.cells import Form, form_of
 from sandbox_console.secrets.encodings import Edges, edges, forms
 from sandbox_console.secrets.screen import Screen, roams
@@ -65,12 +65,13 @@ class Redactor:
         """Whether any value is known."""
         return self._automaton is not None
 
-    def add(self, values: Iterable[str]) -> None:
-        """Add values to be masked."""
+    def add(self, values: Iterable[str]) -> bool:
+        """Add values to be masked. Returns whether any was not known."""
         values = list(values)
         new = {form for value in values for form in forms(value)}.difference(self._forms)
         if new:
             self._learn(new, (beside for value in values for beside in edges(value).items()))
+        return bool(new)
 
     def state(self) -> dict[str, list[Any]]:
         """What it looks for, as JSON: for another process, which has to keep it to itself. See ``from_state``."""
@@ -127,8 +128,9 @@ class Redactor:
             return data, b""
         spans = self.spans(data, line)
         shown, rest = self._parted(data, spans, lambda part: self._unsure(part, line))
-        if len(rest) > self._longest + _HELD_MOST:  # endless codes within the beginning of a value
-            shown, rest = shown + MASK, b""
+        if len(rest) > self._longest + _HELD_MOST:  # endless codes, within the beginning of a value or alone
+            alone = visible_text.begun(rest) == len(rest)
+            shown, rest = shown + (rest if alone else MASK), b""
         return self.settled(shown, line) if spans else shown, rest
 
     def _parted(self, data: bytes, spans: Iterable[Span], unsure: Callable[[bytes], int]) -> tuple[bytes, bytes]:
@@ -169,12 +171,14 @@ class Redactor:
 
     def _unseen(self, head: bytes) -> int:
         """How many of the last bytes may begin a value, ignoring invisible codes."""
-        for reach in (4 * self._longest + visible_text.CODE_MOST, len(head)):
-            view = visible_text.seen(head[-reach:])
-            if len(view.data) > self._longest or reach >= len(head):
+        short = 4 * self._longest + visible_text.CODE_MOST
+        within = len(head) > short and visible_text.begun(head, len(head) - short)  # the short tail begins in a code
+        for tail in (head if within else head[-short:], head):
+            views = [visible_text.seen(one) for one in (tail, *control_strings.readings(tail))]
+            if all(len(view.data) > self._longest for view in views):
                 break
-        size = self.held_back(view.data)
-        return min(reach, len(head)) - view.place(len(view.data) - size) if size else 0
+        sizes = [(view, self.held_back(view.data)) for view in views]
+        return max((len(tail) - view.place(len(view.data) - size) for view, size in sizes if size), default=0)
 
     # -- what is masked
 
@@ -183,15 +187,17 @@ class Redactor:
         hits = self.hits(data)
         if line is None and visible_text.plain(data):
             return hits
-        if visible_text.doubtful(data):
-            other = visible_text.seen(data, bel_ends=True)
-            hits = _apart([*hits, *(other.span(start, end) for start, end in self.hits(other.data))])
+        if others := list(control_strings.readings(data)):
+            hits = _apart([*hits, *(span for other in others for span in self._as_read(other, line))])
         if not ((line and line.moved) or visible_text.moves(data) or self._found(visible_text.bare(data))):
             return hits
+        return _apart([*hits, *self._as_read(data, line)])
+
+    def _as_read(self, data: bytes, line: visible_text.Line | None) -> Iterator[Span]:
+        """Where values are without invisible codes, and as a terminal shows them."""
         view = visible_text.seen(data)
-        hits += (view.span(start, end) for start, end in self.hits(view.data))
-        hits += self._written(data, line)
-        return _apart(hits)
+        yield from (view.span(start, end) for start, end in self.hits(view.data))
+        yield from self._written(data, line)
 
     def _written(self, data: bytes, line: visible_text.Line | None) -> Iterator[Span]:
         """Where values are in the text as a terminal shows it, line by line, if a cursor goes back."""

@@ -15,7 +15,10 @@ from itertools import accumulate
 from sandbox_console.model.late_pattern import late_pattern
 
 CODE_MOST = 4096
-"""The longest code, in bytes, that is followed across chunks. An OSC or DCS may contain text."""
+"""The longest run of codes, in bytes, that is followed across chunks."""
+
+STRING_MOST = 128 * 1024
+"""The longest control string, in bytes, that is followed across chunks: an OSC or DCS may contain text."""
 
 # As in a terminal's parser (ECMA-48; DEC's is described in vt100.net/emu/dec_ansi_parser), a control character within a
 # code is obeyed at once, CAN and SUB end a code without effect, and ESC begins another one.
@@ -41,25 +44,26 @@ WIDTHLESS = (
     rb"|\xf0\x9d\x85[\xb3-\xba]|\xf3\xa0[\x80-\x87][\x80-\xbf]"
 )
 # Most terminals end DCS, SOS, PM and APC only with ST; some programs also end them with BEL, as an OSC.
-_BEL_ENDS_TEXT = rb"\x1b[PX^_][^\x07\x18\x1a\x1b\n]{0,4096}\x07"
-BEL_ENDS = late_pattern(_BEL_ENDS_TEXT)
+BEL_ENDS = late_pattern(rb"\x1b[PX^_][^\x07\x18\x1a\x1b\n]{0,4096}\x07")
 _CODE = late_pattern(ESC)
 _COLOURS = late_pattern(rb"\x1b\[[0-9;:]*[mK]")  # and erasing to the end of the line: nearly all codes in logs
 _LONE = rb"\r(?!\n)"
 _UNSEEN_TEXT = rb"(?:" + ESC + rb"|[\x00-\x08\x0e-\x1f\x7f]|" + _LONE + rb"|" + WIDTHLESS + rb")+"
 _UNSEEN = late_pattern(_UNSEEN_TEXT)
-_UNSEEN_TO_BEL = late_pattern(_BEL_ENDS_TEXT + rb"|" + _UNSEEN_TEXT)
 _CONTROLS = [bytes([one]) for one in (*range(8), 8, *range(14, 27), *range(28, 32), 127)]  # except ESC and CR
 _IDLE = b"".join(one for one in _CONTROLS if one != b"\b") + b"\x0b\x0c"
 _WIDE = late_pattern(WIDTHLESS)
 _LEADS = tuple(bytes([one]) for one in (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3))
 # The beginning of a code that is not complete yet.
 _BEGUN = late_pattern(
-    rb"(?:\x1b[" + WITHIN + rb"]*(?:\[" + _REST + rb"|\][^\x07\x18\x1a\x1b\n]{0,4096}\x1b?"
-    rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}\x1b?|[ -/][" + WITHIN + rb" -/]*)?|\xc2(?:\x9b" + _REST + rb")?"
+    rb"(?:\x1b[" + WITHIN + rb"]*(?:\[" + _REST + rb"|\][^\x07\x18\x1a\x1b\n]*\x1b?"
+    rb"|[PX^_][^\x18\x1a\x1b\n]*\x1b?|[ -/][" + WITHIN + rb" -/]*)?"
+    rb"|\xc2(?:\x9b" + _REST + rb"|\x9d[^\x07\x18\x1a\x1b\n]*\x1b?|[\x90\x98\x9e\x9f][^\x18\x1a\x1b\n]*\x1b?)?"
     rb"|\xcd|\xd8|\xe1[\x85\x9e\xa0]?|\xe2[\x80\x81]?|\xe3\x85?|\xef[\xb8\xbb\xbe\xbf]?"
     rb"|\xf0(?:\x9b\xb2?|\x9d\x85?)?|\xf3(?:\xa0[\x80-\x87]?)?)\Z"
 )
+_C1_STRING = late_pattern(rb"\xc2[\x90\x98\x9d\x9e\x9f]")
+_ENDS = (b"\n", b"\x07", b"\x18", b"\x1a", b"\x1b")
 _RETURN = re.compile(_LONE)
 CSI = rb"(?:\x1b[" + WITHIN + rb"]*\[|\xc2\x9b)"
 _PARAMETERS = rb"[" + WITHIN + rb"0-9;]*"
@@ -156,15 +160,10 @@ def _unseen(data: bytes) -> re.Pattern[bytes]:
     return _UNSEEN if b"\x1b" in data else _RETURN
 
 
-def doubtful(data: bytes) -> bool:
-    """Whether readers disagree about where a code ends."""
-    return b"\x07" in data and b"\x1b" in data and BEL_ENDS.search(data) is not None
-
-
-def seen(data: bytes, *, bel_ends: bool = False) -> View:
-    """The view without invisible codes; with ``bel_ends``, as a program sees it that ends every string with BEL."""
+def seen(data: bytes) -> View:
+    """The view without invisible codes."""
     pieces, places, at = [], [], 0
-    for match in (_UNSEEN_TO_BEL if bel_ends else _unseen(data)).finditer(data):
+    for match in _unseen(data).finditer(data):
         start, end = match.span()
         if start > at:
             pieces.append(data[at:start])
@@ -315,15 +314,23 @@ def _number(parameters: bytes) -> int:
 
 def begun(data: bytes, last: int | None = None) -> int:
     """How many of the bytes up to ``last`` may begin an incomplete code, including codes that it cuts short."""
-    last = len(data) if last is None else last
-    end = first = last
-    while last - first < CODE_MOST:
-        at = data.find(b"\x1b", max(0, end - CODE_MOST), end)
-        match = _BEGUN.search(data, at if at >= 0 else max(0, end - 64), end)
-        if not match:
-            break
-        end = first = match.start()
+    first = last = len(data) if last is None else last
+    while last - first < CODE_MOST and (found := _unfinished(data, first)) is not None:
+        first = found
     return last - first
+
+
+def _unfinished(data: bytes, end: int) -> int | None:
+    """Where a code begins that is not complete at ``end``. Looks at few places: a flood of ESC took 40 s a MiB."""
+    least = max(0, end - STRING_MOST)
+    escapes = data.endswith(b"\x1b", least, end)  # it may begin the end of a string
+    places = [data.rfind(b"\x1b", least, end - escapes)]
+    if data.rfind(b"\xc2", least, end) >= 0:
+        ended = max(data.rfind(one, least, end) for one in _ENDS)
+        string = _C1_STRING.search(data, max(least, ended), end)  # the first one, as others may be its text
+        places += string.start() if string else -1, data.rfind(b"\xc2\x9b", least, end)
+    places += (end - 1,) if escapes else range(max(least, end - 3), end)
+    return next((at for at in sorted(places) if at >= least and _BEGUN.match(data, at, end)), None)
 
 
 def column_after(column: int, how: bytes, count: int, limit: int) -> int:

@@ -17,6 +17,7 @@ from sandbox_console.model.action import (
     Exec,
     Fork,
     Forward,
+    OpenShell,
     Rename,
     RestoreSnapshot,
     Update,
@@ -25,7 +26,7 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.image import Snapshot
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny, Rules
@@ -36,6 +37,7 @@ from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard
 from sandbox_console.service.reads.inspection import Inspection
+from sandbox_console.service.reads.masking import Masking, left_masked
 
 
 class Admission:
@@ -45,10 +47,11 @@ class Admission:
     """
 
     def __init__(
-        self, fleet: Fleet, inside: Inspection, vault: Vault, shares: FolderGuard, policy: Rules, holds: Holds
-    ) -> None:
+        self, fleet: Fleet, inside: Inspection, vault: Vault, shares: FolderGuard, policy: Rules, holds: Holds,
+        masking: Masking,
+    ) -> None:  # fmt: skip
         self._fleet, self._inside, self._vault, self._shares, self.policy = fleet, inside, vault, shares, policy
-        self._holds = holds
+        self._holds, self._masking = holds, masking
 
     async def request(self, action: Action, consent: Consent) -> Request:
         """Find the target and decide. An error on the way is part of the request, so that it is recorded as well."""
@@ -58,6 +61,9 @@ class Admission:
         try:
             if (ref := ref_of(action)) is not None:
                 target = await self._fleet.inspect(ref)
+            if isinstance(action, Update) and target is not None:
+                spec = self._masking.restored(action.spec, target, adopts=action.drift == "adopt")
+                action = structs.replace(action, spec=spec)
             if isinstance(action, RestoreSnapshot):
                 snapshot = await self._inside.snapshot(action.backend, action.host, action.snapshot)
             await self._check(action, target)
@@ -71,8 +77,8 @@ class Admission:
 
     async def decide(self, action: Action, target: Sandbox | None) -> Decision:
         """What the policy says about an action. Raises ConsoleError if its host is not known."""
-        if held := await asyncio.to_thread(self._held, action, target):
-            return held
+        if denial := await asyncio.to_thread(self._held, action, target):
+            return denial
         capabilities = (await self._fleet.use(*place_of(action))).capabilities()
         injects = self._vault.injects(capabilities)
         return decide(action, self.policy, capabilities, target=target, injects=injects)
@@ -84,7 +90,7 @@ class Admission:
             return None
         name = target.name if target else hold.name or str(ref)
         hint = f"sandbox-console quarantine --undo {name} ends the quarantine"
-        return Deny(f"{name} is {hold.told}", "quarantine", hint=hint)
+        return Deny(f"{name} is {hold.label}", "quarantine", hint=hint)
 
     async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
         """What is wrong with a spec, by field; empty when nothing is."""
@@ -101,7 +107,8 @@ class Admission:
         wrong: Mapping[str, str] = {}
         match action:
             case Create() | Update():
-                wrong = await self.problems(action.spec, *place_of(action))
+                masks = left_masked(action.spec, spec_of(target) if target is not None else None)
+                wrong = {**await self.problems(action.spec, *place_of(action)), **masks}
                 if target is not None and target.spec is None:  # another tool's choices are not ours to judge
                     wrong = differing(target, action.spec, wrong)
             case ChangeEgress() | DenyEgress():
@@ -110,6 +117,8 @@ class Admission:
                 wrong = {"name": off} if (off := check.name_problem(action.name)) else {}
             case Exec():
                 wrong = check.command_problems(action.argv, action.env, action.workdir)
+            case OpenShell(command=str() as command):
+                wrong = check.command_problems((command,), action.env, action.workdir)
             case Forward():
                 wrong = {"port": off} if (off := await self._forward_problem(action, target)) else {}
         if wrong:

@@ -1,4 +1,4 @@
-"""The ``[alerts]`` table: rules that say what to watch for, and channels that say whom to tell."""
+"""The ``[alerts]`` table: rules that say what to watch for, and channels that say who gets the messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Positive = Annotated[float, Meta(gt=0)]
 Kind = Literal["state", "restarts", "log", "metric", "denied", "audit", "backend"]
 
 OOM, ERROR = "oom", "error"
-"""States beside those of a sandbox: out of memory, and an exit code other than 0 that SIGTERM does not explain."""
+"""More states than a sandbox has: out of memory, and an exit code other than 0 that SIGTERM does not explain."""
 STATES = (OOM, ERROR, *map(str, Status))
 BAD_STATES = (OOM, ERROR, str(Status.FAILED), str(Status.LOST))
 """What ``on = "state"`` looks for by default."""

@@ -178,11 +178,23 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
         yield "the console's cache, with programs that it runs", cache
         if not config.policy.home_workspace:
             yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+            yield "your kubeconfig, with programs that it runs", Path.home() / ".kube"
+    for path in _kubeconfigs(config):
+        yield "a kubeconfig, with programs that it runs", path
+
+
+def _kubeconfigs(config: Config) -> Iterator[Path]:
+    """Those that the configuration or the environment names."""
+    named = config.backends.get("kubernetes", {}).get("kubeconfig")
+    for text in (named, *os.environ.get("KUBECONFIG", "").split(os.pathsep)):
+        if isinstance(text, str) and text:
+            with contextlib.suppress(RuntimeError):  # no home
+                yield Path(text).expanduser()
 
 
 def _sockets() -> Iterator[tuple[str, Path]]:
     """Sockets through which anybody can act as the user: an engine, the agent with the keys, the shells in tmux."""
-    for what, path in (
+    for label, path in (
         ("an engine's socket", "/var/run/docker.sock"),
         ("an engine's socket", os.environ.get("DOCKER_HOST", "").removeprefix("unix://")),
         ("an engine's socket", "/run/podman/podman.sock"),
@@ -191,7 +203,7 @@ def _sockets() -> Iterator[tuple[str, Path]]:
         ("your tmux's socket", os.environ.get("TMUX", "").partition(",")[0]),
     ):
         if path.startswith("/"):
-            yield what, Path(path)
+            yield label, Path(path)
 
 
 def _config_file(paths: Paths) -> tuple[str, Path]:

@@ -84,9 +84,15 @@ class LogOptions(Struct, frozen=True, kw_only=True):
 
 
 class ShipOptions(Struct, frozen=True, kw_only=True):
-    """The ``[audit.ship]`` table. ``dsn`` is where PostgreSQL's address is: ``env:NAME`` or ``file:PATH``."""
+    """The ``[audit.ship]`` table: the servers that get a copy of the audit log.
+
+    ``dsn`` is where PostgreSQL's address is: ``env:NAME`` or ``file:PATH``. ``otlp`` is the address of a collector of
+    OpenTelemetry, and ``otlp_headers`` where the headers are that it wants, as ``name=value,name=value``.
+    """
 
     dsn: str = ""
+    otlp: str = ""
+    otlp_headers: str = ""
     interval_s: Positive = 5.0
 
 
@@ -261,11 +267,11 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def refuse_strangers(what: str, path: Path) -> None:
+def refuse_strangers(label: str, path: Path) -> None:
     """Raise ConfigError if another user of this machine could change what is there, because it decides what is run."""
     if why := another_hand(path):
         raise ConfigError(
-            f"{what} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
+            f"{label} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
         )
 
 
@@ -345,8 +351,8 @@ def _check(config: Config, where: str) -> None:
 
 
 def _check_alerts(config: Config, where: str) -> None:
-    for place, text, hint in alert_options.problems(config.alerts, config.secrets):
-        raise ConfigError(f"{where}: alerts.{place}: {text}", hint=hint)
+    for key, text, hint in alert_options.problems(config.alerts, config.secrets):
+        raise ConfigError(f"{where}: alerts.{key}: {text}", hint=hint)
 
 
 def _check_logs(options: LogOptions, where: str) -> None:

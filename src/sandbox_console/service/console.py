@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -26,7 +26,7 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
-from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress_advice import advice
 from sandbox_console.model.event import Changed
 from sandbox_console.model.log import LogItem, LogQuery
@@ -38,7 +38,7 @@ from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.config import Config
 from sandbox_console.service.config_reload import LIVE, ConfigReload
-from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
+from sandbox_console.service.effects.change_plan import Plan, masked, plan_for, within_bounds
 from sandbox_console.service.effects.secret_definition import SecretDefinitions
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate
@@ -57,8 +57,9 @@ from sandbox_console.service.reads.host_requests import HostRequests
 from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
-from sandbox_console.service.reads.lookup import LookupResult, place
+from sandbox_console.service.reads.lookup import LookupResult, host_label
 from sandbox_console.service.reads.losses import Losses, LossReader
+from sandbox_console.service.reads.masking import Masking
 from sandbox_console.service.reads.name_changes import recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
@@ -94,7 +95,9 @@ class Console:
         fleet.remember = recorded(audit_log)
         state, kept = audit_log.path.parents[1], config.logs
         self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
-        self._watcher = Watcher(fleet, hub.publish)
+        self.masking = Masking(self._vault)
+        self._vault.on_new = self._mask_again
+        self._watcher = Watcher(fleet, hub.publish, self.masking)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inspection(fleet, self._vault)
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
@@ -114,7 +117,9 @@ class Console:
         self._gate = gate = Gate(audit_log, self._vault, hub.publish, config.policy)
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
-        self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
+        self._admission = Admission(
+            fleet, self.inside, self._vault, self._shares, config.policy, self.holds, self.masking
+        )
         records = ShellRecords(state / "shells")
         self._lost = LostShells(records, fleet, audit_log, self._vault, self.recordings, options)
         self.kept_shells = KeptShells(records, config.shell, self._lost, audit_log.actor, options)
@@ -136,16 +141,30 @@ class Console:
 
     async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
         """All sandboxes now, and the health of each backend that was queried."""
-        return await self.fleet.listing(backend)
+        await self.masking.ready()
+        sandboxes, healths = await self.fleet.listing(backend)
+        return self.masking.sandboxes(sandboxes), healths
 
-    def list_as_answered(
+    async def names(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
+        """As ``list``, but only ref, name, status, labels and creator are certain, and no more is asked than the lists.
+
+        On bubblewrap it takes a thirtieth of the time, as a health check starts a program.
+        """
+        await self.masking.ready()
+        sandboxes, healths = await self.fleet.brief(backend)
+        return self.masking.sandboxes(sandboxes), healths
+
+    async def list_as_answered(
         self, backend: str = "", patience_s: float = 0.0
     ) -> AsyncGenerator[tuple[tuple[Sequence[Sandbox], Sequence[BackendHealth]], Sequence[tuple[str, str]]], None]:
         """Like ``list``, in parts as they arrive, each with the (backend, host) pairs that have not answered yet.
 
         The first part has all that answer within ``patience_s`` seconds; the others follow one by one.
         """
-        return self.fleet.as_answered(backend, patience_s)
+        await self.masking.ready()
+        async with aclosing(self.fleet.as_answered(backend, patience_s)) as parts:
+            async for (sandboxes, healths), waiting in parts:
+                yield (self.masking.sandboxes(sandboxes), healths), waiting
 
     def healths(self, places: Sequence[tuple[str, str]]) -> AsyncGenerator[BackendHealth, None]:
         """Each place's health, in this order. All are queried at once; those that were silent last time come last."""
@@ -164,13 +183,20 @@ class Console:
         """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
         if changing:  # a replacement that was left half done may have the name
             await self.recreations.look()
-        return await self.fleet.find(names, changing=changing, only_answering=only_answering, creating=creating)
+        await self.masking.ready()
+        found = await self.fleet.find(names, changing=changing, only_answering=only_answering, creating=creating)
+        return [
+            one if isinstance(one, ConsoleError) else structs.replace(one, sandbox=self.masking.sandbox(one.sandbox))
+            for one in found
+        ]
 
     async def made_by(
         self, file: str, backend: str = "", *, only_answering: bool = False
     ) -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
         """What ``up`` made of a file, and the hosts that do not answer and may have some of it. See ``Fleet``."""
-        return await self.fleet.made_by(file, backend, only_answering=only_answering)
+        await self.masking.ready()
+        sandboxes, silent = await self.fleet.made_by(file, backend, only_answering=only_answering)
+        return self.masking.sandboxes(sandboxes), silent
 
     def known_of(self, file: str, backend: str = "") -> Sequence[str]:
         """The names of what ``up`` made of a file, as each host last listed them. No host is asked."""
@@ -179,7 +205,7 @@ class Console:
     async def refuse_held(self, name: str) -> None:
         """Raise Conflict if a host that does not answer had this name, as there would be two when it is back."""
         for health in await self.fleet.holders(name):
-            text = f"{place(health)} does not answer and held {name!r}: {health.reason}"
+            text = f"{host_label(health)} does not answer and held {name!r}: {health.reason}"
             raise Conflict(text, hint="choose another name, or give --only-answering")
 
     def tell_once(self, health: BackendHealth) -> bool:
@@ -188,7 +214,8 @@ class Console:
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         """One sandbox as it is now. Raises NotFound, BackendUnreachable after the host's timeout."""
-        return await self.fleet.inspect(ref)
+        await self.masking.ready()
+        return self.masking.sandbox(await self.fleet.inspect(ref))
 
     @property
     def places(self) -> Sequence[tuple[str, str]]:
@@ -203,6 +230,10 @@ class Console:
         """What a backend can do here."""
         return (await self.fleet.use(backend, host)).capabilities()
 
+    def may_have(self, health: BackendHealth, capability: Capability) -> bool:
+        """Whether a host that does not answer may have a capability. See ``Fleet.may_have``."""
+        return self.fleet.may_have(health, capability)
+
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
         """The results of a backend's checks of its machine; empty if it has nothing to check."""
         return await one.diagnose() if isinstance(one := await self.fleet.use(backend, host), Diagnosable) else ()
@@ -213,6 +244,12 @@ class Console:
         A backend that does not answer costs a second. Raises ConfigError if the console's own state belongs to a guest.
         """
         return await self._shares.ground()
+
+    def _mask_again(self) -> None:
+        """Publish again what has been shown of sandboxes and contains a value that was not known then."""
+        for sandbox in list(self.hub.sandboxes.values()):
+            if (masked := self.masking.sandbox(sandbox)) is not sandbox:
+                self.hub.publish(Changed(masked))
 
     def watch(self) -> Subscription:
         """Subscribe to everything that changes, beginning with the current state. Close it when done."""
@@ -290,12 +327,16 @@ class Console:
         return await self._admission.problems(spec, backend, host)
 
     async def plan(self, sandbox: Sandbox, spec: SandboxSpec) -> Plan:
-        """Which changes lead from a sandbox's spec to another, and how each is made."""
+        """Which changes lead from a sandbox's spec to another, and how each is made. Known secrets are masked."""
+        await self.masking.ready()
+        sandbox = self.masking.original(sandbox)
+        spec = self.masking.restored(spec, sandbox)
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
         plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
         backend = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
         plan = await within_bounds(plan, backend, sandbox, spec)
-        return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
+        notes = tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host))
+        return masked(structs.replace(plan, notes=notes), self.secrets.masked, self.masking.ends)
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
         """Warnings about a spec: secrets that nothing restricts to their hosts, and egress that is too wide."""
@@ -330,15 +371,15 @@ class Console:
                 self.hub.publish(Changed(self.holds.marked(found)))
             if isinstance(action, ChangeEgress | DenyEgress | Update) and action.ref in self.hub.sandboxes:
                 with suppress(ConsoleError):  # no backend reports a change of rules, or of what was asked for
-                    self.hub.publish(Changed(await self.fleet.inspect(action.ref)))
+                    self.hub.publish(Changed(await self.inspect(action.ref)))
 
-    async def refuse(self, action: Action, why: ConsoleError) -> NoReturn:
-        """Record an action that a server does not allow its caller, and raise ``why`` with the row's id.
+    async def refuse(self, action: Action, reason: ConsoleError) -> NoReturn:
+        """Record an action that a server does not allow its caller, and raise ``reason`` with the row's id.
 
-        A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
+        A Denied in ``reason`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
-        await self._performer.refuse(action, why)
-        raise why
+        await self._performer.refuse(action, reason)
+        raise reason
 
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
         """Open a shell through the gate; its end is noted when it is closed."""

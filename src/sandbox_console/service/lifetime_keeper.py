@@ -47,7 +47,7 @@ async def _keep(name: str, host: str, folder: Path, engine: str) -> None:
     if not isinstance(backend, EnforcesLifetimes):
         raise ConfigError(f"{name} has no keeper process")
     try:
-        await backend.keep(engine, Recorder(_log_beside(name, folder), f"keeper:{name}/{host}"))
+        await backend.enforce(engine, Recorder(_log_beside(name, folder), f"keeper:{name}/{host}"))
     finally:
         await backend.close()
 
@@ -64,14 +64,14 @@ class Recorder:
     def __init__(self, path: Path | None, actor: str) -> None:
         self._path, self._actor = path, actor
 
-    async def __call__(self, ref: SandboxRef, why: str, effect: Callable[[], Awaitable[None]] | None) -> bool:
+    async def __call__(self, ref: SandboxRef, reason: str, effect: Callable[[], Awaitable[None]] | None) -> bool:
         if self._path is None:
             if effect is not None:
                 await effect()
             return True
         journal: Journal | None = None
         try:
-            journal, permit = await self._begun(self._path, ref, why, late=effect is None)
+            journal, permit = await self._begun(self._path, ref, reason, late=effect is None)
         except _LOG_FAILS:
             if effect is not None:
                 await effect()
@@ -82,11 +82,11 @@ class Recorder:
             with suppress(*_LOG_FAILS):
                 await journal.close()
 
-    async def _begun(self, path: Path, ref: SandboxRef, why: str, *, late: bool) -> tuple[Journal, Permit]:
+    async def _begun(self, path: Path, ref: SandboxRef, reason: str, *, late: bool) -> tuple[Journal, Permit]:
         async with asyncio.timeout(LOG_S):
             journal = await Journal.open(path, self._actor, await asyncio.to_thread(_keep_of_log))
             try:
-                body = {"reason": why, **({"late": True} if late else {})}
+                body = {"reason": reason, **({"late": True} if late else {})}
                 return journal, await journal.begin("stop", ref.backend, str(ref), body)
             except BaseException:
                 await journal.close()

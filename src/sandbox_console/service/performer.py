@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from secrets import token_hex
 from typing import Any
 
@@ -94,15 +94,14 @@ class Performer:
             note_after(self._fleet.names, action)
             return result
 
-        try:
-            return await self._gate.run(request, effect, _row_end)
-        except asyncio.CancelledError:
-            for ref in refs:  # it was made, but nobody knows of it
-                await run_to_completion(self._take_back(ref))
-            raise
-        finally:
-            if isinstance(action, (Create, Update, Remove)) and _workspace_of(action, request.target):
-                await self._shares.refresh(*place_of(action))
+        folders = isinstance(action, (Create, Update, Remove)) and bool(_workspace_of(action, request.target))
+        async with self._shares.changing(*place_of(action)) if folders else nullcontext():
+            try:
+                return await self._gate.run(request, effect, _row_end)
+            except asyncio.CancelledError:
+                for ref in refs:  # it was made, but nobody knows of it
+                    await run_to_completion(self._take_back(ref))
+                raise
 
     async def _act(
         self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,
@@ -126,12 +125,12 @@ class Performer:
             result = structs.replace(result, details={**result.details, **without})
         return result
 
-    async def refuse(self, action: Action, why: ConsoleError) -> None:
-        """Record an action that a server does not allow its caller; the gate raises ``why`` with the row's id.
+    async def refuse(self, action: Action, error: ConsoleError) -> None:
+        """Record an action that a server does not allow its caller; the gate raises ``error`` with the row's id.
 
-        A Denied in ``why`` makes the row say denied. Raises AuditUnavailable if no row can be written.
+        A Denied in ``error`` makes the row say denied. Raises AuditUnavailable if no row can be written.
         """
-        request = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
+        request = Request(action, place_of(action)[0], None, Deny(error.message, "request"), problem=error)
         await self._gate.run(request, _nothing, _row_end)
 
     async def shell(self, action: OpenShell, consent: Consent) -> ShellSession:
@@ -226,9 +225,9 @@ class Performer:
         self, action: OpenShell, permit: Permit, terminal: HeldTerminal, request: Request, id_: str
     ) -> KeptSession:
         async def note(body: Mapping[str, Any]) -> None:
-            told = {**body, "actor": acting() or self._audit_log.actor}
+            details = {**body, "actor": acting() or self._audit_log.actor}
             journal = await self._audit_log.journal()
-            await journal.note(permit, request.backend, str(action.ref), masked(told, self._vault.redactor.text))
+            await journal.note(permit, request.backend, str(action.ref), masked(details, self._vault.redactor.text))
             if body.get("viewer") != DETACHED:
                 await self._kept.recorded(id_)
 

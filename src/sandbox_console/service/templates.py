@@ -22,6 +22,7 @@ from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.safe_toml import parse_toml
 from sandbox_console.model.secret import shown_value
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.secrets.redactor import MASK
 from sandbox_console.service.config import Config, refuse_strangers
 from sandbox_console.service.config_lines import line_of_key
 from sandbox_console.service.gate.audit_log import AuditLog
@@ -76,7 +77,7 @@ class Templates:
             hint = f"did you mean {near}?" if near else "sandbox-console templates ls"
             raise NotFound(f"there is no template {name!r}", hint=hint)
         if known[0].problem:
-            raise ConfigError(known[0].problem, hint=f"mend it, or remove it: sandbox-console templates rm {name}")
+            raise ConfigError(known[0].problem, hint=f"correct it, or remove it: sandbox-console templates rm {name}")
         return known[0]
 
     async def save(self, name: str, fields: Mapping[str, Any], *, replace: bool = False) -> Sequence[str]:
@@ -92,13 +93,13 @@ class Templates:
         kept = {key: value for key, value in fields.items() if key != "name"}
         if left:
             kept["env"] = {key: value for key, value in env.items() if key not in left}
-        if told := {key: _TOLD for key, value in kept.items() if any(map(self._tells, _texts(value)))}:
-            raise InvalidSpec(told, hint="name the secret in secrets, not its value")
+        if problems := {key: _TOLD for key, value in kept.items() if any(map(self._tells, _texts(value)))}:
+            raise InvalidSpec(problems, hint="name the secret in secrets, not its value")
         await self._recorded("template-save", name, lambda: self._store(name, kept, replace))
         return left
 
     def _tells(self, text: str) -> bool:
-        return self._secrets.masked(text) != text
+        return MASK.decode() in text or self._secrets.masked(text) != text
 
     def _store(self, name: str, kept: Mapping[str, Any], replace: bool) -> None:
         if name in self._config().templates:
@@ -162,15 +163,15 @@ class Templates:
             refuse_strangers("the template", path)
             text = _text(path)
         except (UsageError, OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or ("it is not UTF-8" if isinstance(error, ValueError) else error)
-            return Template(name, broken.source, problem=f"{path}: {why}")
+            reason = getattr(error, "strerror", None) or ("it is not UTF-8" if isinstance(error, ValueError) else error)
+            return Template(name, broken.source, problem=f"{path}: {reason}")
         try:
             fields = parse_toml(text)
         except RecursionError:
             return Template(name, broken.source, problem=f"{path}: it is nested too deep")
         except ValueError as error:  # it says "(at line 3, column 5)"
             return Template(name, broken.source, problem=f"{path}: {error}")
-        wrong = [f"{_place(path, text, key)}: {key}: {why}" for key, why in _problems(fields).items()]
+        wrong = [f"{_place(path, text, key)}: {key}: {reason}" for key, reason in _problems(fields).items()]
         if name in self._config().templates:
             wrong.append(f"{path}: [templates.{name}] of the configuration has the same name")
         return Template(name, broken.source, fields, "; ".join(wrong))
@@ -202,8 +203,8 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _need_name(name: str) -> None:
-    if why := check.name_problem(name):
-        raise UsageError(f"{name!r} is not a template's name: {why}", hint="such as python-3.12")
+    if reason := check.name_problem(name):
+        raise UsageError(f"{name!r} is not a template's name: {reason}", hint="such as python-3.12")
 
 
 def _problems(fields: Mapping[str, Any]) -> dict[str, str]:

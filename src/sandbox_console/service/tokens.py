@@ -1,4 +1,4 @@
-"""Stores tokens for callers from elsewhere than the command line: the web page, the HTTP API and MCP.
+"""Stores tokens for callers from elsewhere than the command line: the web page, the HTTP API, MCP and the status page.
 
 A token is 256 random bits, so its SHA-256 is stored and not a slow hash such as Argon2: nobody can guess 256 bits,
 however fast the guesses are, while 50 ms of Argon2 for each call would let anybody who sends wrong tokens keep the
@@ -27,8 +27,8 @@ from sandbox_console.errors import ConfigError, Conflict, NotFound, UsageError
 from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.service.config import refuse_strangers
 
-Scope = Literal["page", "api", "mcp"]
-SCOPES: tuple[Scope, ...] = ("page", "api", "mcp")
+Scope = Literal["page", "api", "mcp", "status"]
+SCOPES: tuple[Scope, ...] = ("page", "api", "mcp", "status")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 _TEXT = re.compile(r"sct_([0-9a-f]{12})_([A-Za-z0-9_-]{43})\Z")
@@ -128,9 +128,9 @@ class Tokens:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._unusable(str(error)) from None
 
-    def _unusable(self, why: str) -> ConfigError:
+    def _unusable(self, reason: str) -> ConfigError:
         hint = "move it away, then create new tokens: sandbox-console tokens add"
-        return ConfigError(f"{self._path} is not a file of tokens: {why}", hint=hint)
+        return ConfigError(f"{self._path} is not a file of tokens: {reason}", hint=hint)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ TYPED, RESIZE, ATTACH, ASK, END = b"T", b"R", b"A", b"Q", b"E"
 """From a viewer: typed bytes; its size; JSON of who attaches and how; a request for the state; a request to end."""
 
 STATE, SNAPSHOT, OUTPUT, ENDED, REFUSED = b"S", b"P", b"O", b"X", b"N"
-"""From the holder: JSON of its state; the whole screen anew; output; JSON of how the shell ended; why it refuses."""
+"""From the holder: JSON of its state; the whole screen again; output; JSON of how the shell ended; why it refuses."""
 
 MOST_TYPED = 64 * 1024
 """The longest body that a holder accepts."""

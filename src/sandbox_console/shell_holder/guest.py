@@ -27,7 +27,7 @@ _ENGINE_S = 5.0
 """How long an engine may take to resize a terminal or to give an exit code. A frozen one never answers."""
 
 _AGAIN_S = 0.5
-"""The pause before an engine that did not answer is told a size again."""
+"""The pause before a size is sent again to an engine that did not answer."""
 
 End = dict[str, Any]
 """``exit``, ``signal`` and ``reason``, as far as they are known."""

@@ -1,6 +1,6 @@
 """One connection to a holder: somebody who sees the shell, and may type into it.
 
-What a viewer has not read yet is bounded: beyond `MOST` bytes its output is dropped, and it gets the whole screen anew
+What a viewer has not read yet is bounded: beyond `MOST` bytes its output is dropped, and it gets the whole screen again
 once it has read what is on its way. So a viewer that never reads costs neither memory nor the others' time.
 """
 

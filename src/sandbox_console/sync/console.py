@@ -73,7 +73,7 @@ class Console:
         return SandboxHandle(self._loop, self._loop.run(lambda: self._inner.sandbox(name, consent=consent)))
 
     def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """All sandboxes, and the health of each queried backend, which tells an empty list from a failed query."""
+        """All sandboxes, and the health of each queried backend, which explains an empty list."""
         return self._loop.run(lambda: self._inner.list(backend))
 
     def health(self) -> Sequence[BackendHealth]:

@@ -22,7 +22,7 @@ from sandbox_console.model.action import Action, Update, ref_of
 from sandbox_console.model.event import ConfigChanged
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui.actions.outcome import ended_words
-from sandbox_console.tui.app_parts import Told
+from sandbox_console.tui.app_parts import LoggedMessage
 from sandbox_console.tui.base.themes import DARK, LIGHT, THEMES, after
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TooSmallScreen, too_small
@@ -80,7 +80,7 @@ class ConsoleApp(PageActions):
         self.work = Work(console, self.publish, self._ended)
         self.history = History()
         self.main = MainScreen(console, self.publish, clock)
-        self.told: deque[Told] = deque(maxlen=MESSAGES_KEPT)
+        self.message_log: deque[LoggedMessage] = deque(maxlen=MESSAGES_KEPT)
         self._bridge: asyncio.Task[None] | None = None
         self._alerts: asyncio.Task[None] | None = None
 
@@ -211,8 +211,8 @@ class ConsoleApp(PageActions):
             self.notify(
                 f"{error_words(error, apart=True)}{row}", title=f"{action.verb} {name}", severity="error", timeout=10
             )
-        elif result is not None and (told := egress_text.ended(action, name, result)) is not None:
-            text, good = told
+        elif result is not None and (message_log := egress_text.ended(action, name, result)) is not None:
+            text, good = message_log
             self.notify(text, severity="information" if good else "warning", timeout=None if good else 15)
         elif result is not None:
             self.notify(ended_words(action, name, result))
@@ -229,7 +229,7 @@ class ConsoleApp(PageActions):
         markup: bool = False,
     ) -> None:
         """Show a message for a while, and keep it for the messages page."""
-        self.told.append((self.now(), severity, f"{title}: {message}" if title else message))
+        self.message_log.append((self.now(), severity, f"{title}: {message}" if title else message))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def action_next_theme(self) -> None:
@@ -286,5 +286,5 @@ class ConsoleApp(PageActions):
             self.pop_screen()
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

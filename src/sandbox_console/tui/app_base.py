@@ -32,7 +32,7 @@ class BaseApp(TypeAheadApp[None]):
         self.keymap = load(console.config.tui)
 
     async def on_event(self, event: events.Event) -> None:
-        """Deliver an event. A new size of the terminal is asked for now, as the size that the event tells may be old.
+        """Deliver an event. The terminal's size is read now, as the size in the event may be old.
 
         Textual reads it when the signal comes. A second signal that interrupts it there posts its newer size first.
         """

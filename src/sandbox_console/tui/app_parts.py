@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sandbox_console.tui.shell.shell_flow import ShellFlow
 
 _SEVERITIES = ("info", "warning", "critical")
-Told = tuple[float, str, str]
+LoggedMessage = tuple[float, str, str]
 """The time (Unix seconds), the severity, and the message."""
 
 
@@ -44,7 +44,7 @@ class AppParts(BaseApp):
     main: MainScreen
     work: Work
     history: History
-    told: deque[Told]
+    message_log: deque[LoggedMessage]
 
     @property
     def selected(self) -> Sandbox | None:

@@ -18,7 +18,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.availability import choices
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.keys.page_keys import NO_KEY
-from sandbox_console.tui.text.formatting import place, shown_name
+from sandbox_console.tui.text.formatting import sandbox_host, shown_name
 from sandbox_console.tui.text.wrap import hanging
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
@@ -111,11 +111,11 @@ def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Callable[[i
     sections: dict[str, dict[str, list[str]]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
-        what = _told(active.node, binding)
-        if not what or binding.action in HIDDEN or binding.key == NO_KEY:
+        description = _told(active.node, binding)
+        if not description or binding.action in HIDDEN or binding.key == NO_KEY:
             continue
         title = place_of(active.node)
-        keys = sections.setdefault(title, {}).setdefault(what, [])
+        keys = sections.setdefault(title, {}).setdefault(description, [])
         if (words := key_words(screen.app.get_key_display(binding))) not in keys:
             keys.append(words)
     return partial(_laid_out, sections, here)
@@ -125,11 +125,11 @@ def _laid_out(sections: Mapping[str, Mapping[str, Sequence[str]]], here: Sequenc
     parts: list[Part] = []
     for title, lines in sections.items():
         parts.append((f"{title}\n", "bold $primary"))
-        parts += _columns([(_fitting(keys), what) for what, keys in lines.items()], width or _ENDLESS)
+        parts += _columns([(_fitting(keys), description) for description, keys in lines.items()], width or _ENDLESS)
         parts.append(("\n", ""))
     parts += hanging(here, width or _ENDLESS, 19)
-    for what, text in _MORE:
-        parts += hanging([(fit_cell(what, 10, "left"), "bold"), (f"{text}\n", "$dim")], width or _ENDLESS, 10)
+    for description, text in _MORE:
+        parts += hanging([(fit_cell(description, 10, "left"), "bold"), (f"{text}\n", "$dim")], width or _ENDLESS, 10)
     return Content.assemble(*parts)
 
 
@@ -174,29 +174,29 @@ async def unavailable(app: BaseApp, sandbox: Sandbox) -> list[Part]:
     try:
         can = await app.service.capabilities(sandbox.ref.backend, sandbox.ref.host)
     except ConsoleError as error:
-        return [*parts, (f"{place(sandbox)}: {clean(error.message, cap=300)}\n\n", "$text-error")]
+        return [*parts, (f"{sandbox_host(sandbox)}: {clean(error.message, cap=300)}\n\n", "$text-error")]
     missing = [(str(one), can.reason(one)) for one in Capability if not can.has(one)]
-    return [*parts, *_reasons(f"Unsupported by {place(sandbox)} here", missing)]
+    return [*parts, *_reasons(f"Unsupported by {sandbox_host(sandbox)} here", missing)]
 
 
 def _reasons(title: str, lines: Sequence[tuple[str, str]]) -> list[Part]:
     if not lines:
         return []
     parts: list[Part] = [(f"{title}\n", "bold $text-warning")]
-    for what, why in lines:
-        parts += [(fit_cell(what, 18, "left"), ""), (f" {clean(why, cap=300)}\n", "$dim")]
+    for description, reason in lines:
+        parts += [(fit_cell(description, 18, "left"), ""), (f" {clean(reason, cap=300)}\n", "$dim")]
     return [*parts, ("\n", "")]
 
 
 def _columns(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
     """Return two columns as wide as their contents, or one if there is no room for both."""
-    longest = max(cell_len(what) for _, what in lines)
+    longest = max(cell_len(description) for _, description in lines)
     room = _WHAT if longest <= _WHAT else longest + 1
     rows = (len(lines) + 1) // 2 if 2 * (_KEYS + 1 + room) <= width else len(lines)
     parts: list[tuple[str, str]] = []
     for row in range(rows):
-        for keys, what in lines[row::rows]:
-            parts += [(fit_cell(keys, _KEYS, "left"), "$text-accent"), (" " + fit_cell(what, room, "left"), "")]
+        for keys, description in lines[row::rows]:
+            parts += [(fit_cell(keys, _KEYS, "left"), "$text-accent"), (" " + fit_cell(description, room, "left"), "")]
         parts.append(("\n", ""))
     return parts
 

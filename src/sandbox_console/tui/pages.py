@@ -11,7 +11,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import fixed_fields
-from sandbox_console.tui.app_parts import AppParts, Told
+from sandbox_console.tui.app_parts import AppParts, LoggedMessage
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.fleet.header import backend_name
 from sandbox_console.tui.text.formatting import HEALTH, STYLES
@@ -58,7 +58,7 @@ class PageActions(AppParts):
 
     def action_messages(self) -> None:
         """Show all messages, newest first."""
-        self.push_screen(TextScreen("Messages", messages_words(reversed(self.told))))
+        self.push_screen(TextScreen("Messages", messages_words(reversed(self.message_log))))
 
     def action_backends(self) -> None:
         """Show every backend's health with the full reason."""
@@ -92,7 +92,7 @@ class PageActions(AppParts):
         """Show what happened to sandboxes."""
         from sandbox_console.tui.incident.timeline_screen import TimelineScreen
 
-        go = lambda place: self.main.show_log(*place) if place else None  # noqa: E731
+        go = lambda entry: self.main.show_log(*entry) if entry else None  # noqa: E731
         self.push_screen(TimelineScreen(self.service, sandboxes, self.now), go)
 
     def action_images(self) -> None:
@@ -123,10 +123,10 @@ class PageActions(AppParts):
         self.push_screen(AuditScreen(self.service, self.now), lambda ref: self.main.go_to(ref) if ref else None)
 
 
-def messages_words(told: Iterable[Told]) -> Content:
+def messages_words(message_log: Iterable[LoggedMessage]) -> Content:
     """Return messages with their time of day."""
     parts: list[tuple[str, str]] = []
-    for at, severity, text in told:
+    for at, severity, text in message_log:
         parts.append((f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}  ", "$dim"))
         parts.append((f"{' '.join(map(clean, text.splitlines()))}\n", _SEVERE.get(severity, "")))
     return Content.assemble(*parts or [("None yet.", "$dim")])

@@ -117,6 +117,9 @@ class AppSessions:
         self._gone: dict[str, str] = {}
         self.downloads = DownloadManager()
 
+    def __len__(self) -> int:
+        return len(self._views)
+
     def is_full(self, login: Login, order: TerminalRequest) -> bool:
         """Whether this order would need one more session than allowed."""
         return self._find(login, order) is None and self._room() <= 0 and self._oldest_unseen(login) is None

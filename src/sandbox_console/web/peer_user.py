@@ -86,7 +86,7 @@ def _packed(one: End, other: End) -> list[tuple[bytes, bytes]]:
 
 
 def _listed(peer: End, own: End) -> int | None:
-    """The user as the tables in /proc tell it."""
+    """The user according to the tables in /proc."""
     for there, here in _packed(peer, own):
         wanted = [_row_address(there, peer.port), _row_address(here, own.port)]
         try:

@@ -50,8 +50,8 @@ def stop_signal() -> asyncio.Event:
 
 
 @contextlib.asynccontextmanager
-async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterator[None]:
-    """Show the app to browsers while inside. Raises ConsoleError if it cannot start."""
+async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterator[Callable[[], int]]:
+    """Show the app to browsers while inside. Gives the number of sessions. Raises ConsoleError if it cannot start."""
     guest_folders = known_ground(options.config)
     tls = server_tls(options, guest_folders)
     logins = Logins(given_token(options.token_file, ground=guest_folders), tokens=Tokens(find_paths().tokens))
@@ -66,7 +66,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
                 stack.callback(opened_page.unlink, missing_ok=True)
             if held.lacks:
                 say(f"warning: {held.lacks} port {held.port} is another program's: do not open localhost:{held.port}")
-            yield
+            yield server.count_sessions
 
 
 @contextlib.asynccontextmanager

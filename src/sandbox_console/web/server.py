@@ -47,6 +47,10 @@ class BrowserServer(Server):
         self._pages = read_pages()
         self.download_manager = self._views.downloads
 
+    def count_sessions(self) -> int:
+        """How many sessions run."""
+        return len(self._views)
+
     async def _make_app(self) -> web.Application:
         prefix = self._options.prefix
         checks = Checks(

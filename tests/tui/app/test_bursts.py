@@ -147,8 +147,10 @@ async def test_keys_that_are_dropped_are_told_once(run_app, monkeypatch):
     async with run_app() as (app, pilot):
         wait = app._wait()
         burst(app, *["down"] * 30)
-        await until(pilot, lambda: app.told)
-        assert [words for _, _, words in app.told] == ["25 keys were dropped: they came faster than what they ask for."]
+        await until(pilot, lambda: app.message_log)
+        assert [words for _, _, words in app.message_log] == [
+            "25 keys were dropped: they came faster than what they ask for."
+        ]
         app._go_on(wait)
         await settled(app, pilot)
 
@@ -159,8 +161,8 @@ async def test_keys_that_wait_for_a_backend_that_does_not_answer_are_told(run_ap
     async with run_app() as (app, pilot):
         app._wait()
         burst(app, *["down"] * 3)
-        await until(pilot, lambda: app.told)
-        assert "3 keys were dropped" in app.told[-1][2]
+        await until(pilot, lambda: app.message_log)
+        assert "3 keys were dropped" in app.message_log[-1][2]
 
 
 async def test_a_busy_app_does_not_count_its_own_delay(run_app, monkeypatch):
@@ -182,7 +184,7 @@ async def test_enter_on_a_line_that_is_no_json_says_so(run_app, fake):
         burst(app, "l")
         await until(pilot, lambda: isinstance(app.focused, LogView) and app.focused._chosen is not None)
         await pilot.press("enter")
-        assert "not JSON. Shift+↑ and Shift+↓ choose another." in app.told[-1][2]
+        assert "not JSON. Shift+↑ and Shift+↓ choose another." in app.message_log[-1][2]
 
 
 async def test_a_click_on_an_option_that_is_gone_chooses_nothing(run_app):

@@ -65,15 +65,15 @@ async def test_a_broken_one_is_told_with_its_line_and_the_one_before_stays(run, 
         assert app.service.secrets.names == ["ONE"]
         config(GOOD)
         await until(pilot, lambda: "CONFIGURATION NOT USED" not in screen_text(app))
-        assert any("It is valid again" in text for _, _, text in app.told)
+        assert any("It is valid again" in text for _, _, text in app.message_log)
 
 
 async def test_a_new_secret_and_a_new_policy_are_in_force_at_once(run, config, fake):
     async with run() as (app, pilot):
         config(GOOD + '[secrets.TWO]\nfrom = "env:TWO"\n[policy]\ndeny = ["kill"]\n[audit]\nkeep_days = 3\n')
         await until(pilot, lambda: app.service.secrets.names == ["ONE", "TWO"])
-        await until(pilot, lambda: any("Applied now: policy, secrets" in text for _, _, text in app.told))
-        assert any("Applied at the next start: audit." in text for _, _, text in app.told)
+        await until(pilot, lambda: any("Applied now: policy, secrets" in text for _, _, text in app.message_log))
+        assert any("Applied at the next start: audit." in text for _, _, text in app.message_log)
         [first, *_] = app.fleet.sandboxes
         with pytest.raises(Denied, match="the policy denies kill"):
             await app.service.perform(Kill(first)).result()

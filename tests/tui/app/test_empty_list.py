@@ -34,10 +34,10 @@ async def test_every_action_on_a_list_without_a_row(run_app, size, dead):
         await until(pilot, lambda: words in screen_text(app))
         await until(pilot, lambda: "n New" in screen_text(app) and "q Quit" in screen_text(app))
         for action in sorted(NEEDS_ONE):
-            app.told.clear()
+            app.message_log.clear()
             await app.run_action(ACTIONS[action], main)
-            await until(pilot, lambda: app.told)
-            assert app.told[-1][1:] == ("warning", "No sandbox is selected."), action
+            await until(pilot, lambda: app.message_log)
+            assert app.message_log[-1][1:] == ("warning", "No sandbox is selected."), action
             assert app.screen is main, action
             assert not main.has_class("-detail"), action
         for action in sorted(PAGES) if dead else ():  # how they look with nothing in them the pictures tell

@@ -326,7 +326,7 @@ async def test_a_shell_says_which_secret_it_is_without(run_app):
         await pilot.press("s")
         await until(pilot, lambda: "shell open, without TOKEN" in screen_text(app))
         words = "TOKEN cannot be read here: it is not handed over, and not masked where shown."
-        await until(pilot, lambda: any(words in told for _, _, told in app.told))
+        await until(pilot, lambda: any(words in told for _, _, told in app.message_log))
 
 
 async def test_the_end_of_a_shell_is_told_with_its_code(run_app):

@@ -57,7 +57,7 @@ async def test_a_missing_one_is_told_and_the_policys_patterns_are_shown(run_app)
         line.value = "python:missing"
         await until(pilot, lambda: "the policy allows only" not in screen_text(app))
         await pilot.press("ctrl+l")
-        await until(pilot, lambda: any("no registry has python:missing" in text for _, _, text in app.told))
+        await until(pilot, lambda: any("no registry has python:missing" in text for _, _, text in app.message_log))
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ async def test_a_port_is_forwarded_from_the_menu_shown_and_ended(run_app, tmp_pa
         await asked()
         url = app.clipboard
         assert url.startswith("http://127.0.0.1:")
-        assert any(f"Copied {url}: port 8000 of web" in message for _, _, message in app.told)
+        assert any(f"Copied {url}: port 8000 of web" in message for _, _, message in app.message_log)
         await until(pilot, lambda: f"⇄ {url.rpartition(':')[2]}→8000" in screen_text(app))
 
         async def served():

@@ -148,12 +148,12 @@ def test_views_are_bounded_and_a_broken_file_is_no_view(tmp_path):
 
 
 def test_columns_are_kept_and_what_is_broken_is_the_usual(tmp_path):
-    ColumnChoice(tmp_path).set(Chosen(("state", "name", "host"), (("name", 20),)), keep=True)
+    ColumnChoice(tmp_path).set(Chosen(("state", "name", "host"), (("name", 20),)), save=True)
     again = ColumnChoice(tmp_path).chosen
     assert again == Chosen(("state", "name", "host"), (("name", 20),))
     assert [column.max_width for column in again.columns()][1] == 20
     assert len(again.columns(everything=True)) == len(BY_KEY)
-    ColumnChoice(tmp_path).set(Chosen(), keep=False)
+    ColumnChoice(tmp_path).set(Chosen(), save=False)
     assert ColumnChoice(tmp_path).chosen == again
     for broken in ("{", "[]", '{"columns": ["nope"]}', '{"columns": 3}', '{"widths": {"name": "x"}}'):
         (tmp_path / "columns.json").write_text(broken)

@@ -30,7 +30,7 @@ def test_a_range_begins_where_was_marked_last():
     assert set(marks.keys) == set("abcdef")
     marks.toggle("c")
     assert "c" not in marks
-    assert marks.keep([*"xyz"])
+    assert marks.retain([*"xyz"])
     assert not marks
     marks.range_to("z", [*"xyz"])
     assert marks.keys == ("z",), "where it began is not there any more"

@@ -104,10 +104,10 @@ async def test_the_address_is_copied_and_shown(run_app, fake):
         await until(pilot, lambda: "● running  0.0.0.0:53→53 8080→80 40123→443" in screen_text(app))
         await pilot.press("at")
         await until(pilot, lambda: app.clipboard == "http://127.0.0.1:53")
-        assert app.told[-1][2] == "Copied http://127.0.0.1:53"
+        assert app.message_log[-1][2] == "Copied http://127.0.0.1:53"
         app.main.table.move_to(ref("bbbbbbbbbbbb"))
         await pilot.press("at")
-        await until(pilot, lambda: app.told[-1][2] == "address: builder: it publishes no port.")
+        await until(pilot, lambda: app.message_log[-1][2] == "address: builder: it publishes no port.")
 
 
 async def test_what_the_list_does_not_know_of_what_others_made_is_asked_for(run_app, fake, monkeypatch):

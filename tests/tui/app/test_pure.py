@@ -126,4 +126,4 @@ def test_how_values_read():
 def test_a_name_that_is_not_ascii_shows_the_id_beside_it():
     assert words.shown_name(sandbox("0123456789abcdef", "рayments")) == "⚠ рayments (0123456789ab)"
     assert "\u202e" not in words.shown_name(sandbox("1", "a\u202eb"))
-    assert words.why(sandbox("1", "x", Status.LOST, detail="gone\x1b[2J")) == "gone␛[2J"
+    assert words.status_reason(sandbox("1", "x", Status.LOST, detail="gone\x1b[2J")) == "gone␛[2J"

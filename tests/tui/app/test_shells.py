@@ -100,7 +100,7 @@ async def test_a_broadcast_types_into_the_marked_ones_after_one_question(run_app
     async with run_app() as (app, pilot):
         await page(pilot, app, 3)
         await pilot.press(LEAVE, "b")
-        await until(pilot, lambda: any("needs two marked shells" in told for _, _, told in app.told))
+        await until(pilot, lambda: any("needs two marked shells" in told for _, _, told in app.message_log))
         await pilot.press("space", "left")
         await until(pilot, typing(app))
         await pilot.press(LEAVE, "space", "b")

@@ -84,7 +84,9 @@ async def test_a_file_fills_the_form_or_says_why_not(run_app, tmp_path):
             await pilot.press("ctrl+n")
             await choose(app, pilot, "A file")
             await typed(app, pilot, f"{tmp_path}/{words}")
-            await until(pilot, lambda told=told: told in " ".join(screen_text(app).split()) or told in str(app.told))
+            await until(
+                pilot, lambda told=told: told in " ".join(screen_text(app).split()) or told in str(app.message_log)
+            )
             assert app.screen is app.main
         await pilot.press("ctrl+n")
         await choose(app, pilot, "A file")

@@ -1,4 +1,4 @@
-"""The same hostile texts as in test_fuzz through what stands around the list: bulk, pulse, menus, audit, egress."""
+"""The hostile texts of test_fuzz in what surrounds the list: bulk, pulse, menus, audit, egress."""
 
 from __future__ import annotations
 

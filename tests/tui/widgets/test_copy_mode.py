@@ -100,9 +100,9 @@ def test_a_search_counts_and_goes_round(copying):
     mode.next_match(1)
     assert (mode.matches.index, mode.y) == (1, 0), "around the end"
     assert mode.screen.top == 0
-    assert "matches 1/200" in mode.told
+    assert "matches 1/200" in mode.status_text
     mode.search("nothing of this")
-    assert mode.told.endswith("matches none")
+    assert mode.status_text.endswith("matches none")
     assert [*mode.matches_in(0, "line 0 Foo")] == []
 
 

@@ -35,7 +35,7 @@ from sandbox_console.backends.bubblewrap.capabilities import capabilities, probl
 from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
-from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, held
+from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, is_supervised
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.backends.bubblewrap.supervise.events import note
 from sandbox_console.backends.common.messages import name_taken
@@ -236,7 +236,7 @@ class BubblewrapBackend(Abilities):
         except (Conflict, BackendError):
             if (await self._record(ref)).status.live:
                 raise
-        while await asyncio.to_thread(held, record.folder):  # noqa: ASYNC110 - the last instants of another process
+        while await asyncio.to_thread(is_supervised, record.folder):  # noqa: ASYNC110 - the last instants of another process
             await asyncio.sleep(0.002)
 
     async def _ask(self, record: Record, request: dict[str, Any]) -> dict[str, Any]:
@@ -259,10 +259,10 @@ class BubblewrapBackend(Abilities):
             raise Conflict(f"{record.spec.name} is {'already' if frozen else 'not'} paused")
         await self._ask(record, {"op": "freeze", "frozen": frozen})
 
-    async def hold(self, permit: Permit, ref: SandboxRef, held: bool) -> None:
+    async def hold(self, permit: Permit, ref: SandboxRef, is_supervised: bool) -> None:
         folder = (await self._record(ref)).folder
         mark = folder / "quarantine"  # its supervisor checks this before it ends the sandbox
-        await asyncio.to_thread(mark.touch if held else partial(mark.unlink, missing_ok=True))
+        await asyncio.to_thread(mark.touch if is_supervised else partial(mark.unlink, missing_ok=True))
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         await asyncio.to_thread(self._rename, ref, name)
@@ -291,13 +291,13 @@ class BubblewrapBackend(Abilities):
 
     async def _end_damaged(self, record: Record) -> None:
         """End what is still running of a damaged sandbox. Its supervisor answers, whatever its files say."""
-        if await asyncio.to_thread(held, record.folder):
+        if await asyncio.to_thread(is_supervised, record.folder):
             await self._ask(record, {"op": "signal", "signal": signals.SIGKILL})
 
     def _remove(self, record: Record) -> None:
         with self._store.locked():
             until = time.monotonic() + _LAST_S
-            while held(record.folder):  # a supervisor whose sandbox has ended is about to exit
+            while is_supervised(record.folder):  # a supervisor whose sandbox has ended is about to exit
                 if time.monotonic() > until:
                     raise Conflict(f"{record.spec.name} was started again meanwhile")
                 time.sleep(0.002)

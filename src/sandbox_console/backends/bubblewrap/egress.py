@@ -53,13 +53,13 @@ async def state(record: Record) -> EgressState:
     """The rules in force, and whether the gateway answers."""
     if not record.spec.egress:
         return EgressState()
-    why = "" if record.status.live else f"{record.spec.name} is not running: it is {record.status}"
+    reason = "" if record.status.live else f"{record.spec.name} is not running: it is {record.status}"
     if record.status.live:
         try:
             await probe(record, "gateway.invalid", 443)
         except ConsoleError as error:
-            why = error.message
-    return await asyncio.to_thread(gateway_rules.state, folder(record), record.spec.egress, why)
+            reason = error.message
+    return await asyncio.to_thread(gateway_rules.state, folder(record), record.spec.egress, reason)
 
 
 async def put(record: Record, rules: Sequence[EgressRule], options: Options) -> None:
@@ -79,8 +79,8 @@ async def probe(record: Record, host: str, port: int) -> EgressVerdict:
     finally:
         connection.close()
     if not message or "error" in message or not fds:
-        why = (message or {}).get("error", "its supervisor does not answer")
-        raise BackendError(f"the door of {record.spec.name} to its gateway cannot be opened: {why}")
+        reason = (message or {}).get("error", "its supervisor does not answer")
+        raise BackendError(f"the door of {record.spec.name} to its gateway cannot be opened: {reason}")
     with socket.socket(fileno=fds[0]) as door:
         for fd in fds[1:]:
             os.close(fd)

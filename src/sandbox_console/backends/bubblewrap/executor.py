@@ -25,7 +25,7 @@ async def start_command(record: Record, request: Exec, secrets: Secrets) -> Proc
 
 async def open_shell(record: Record, request: OpenShell, secrets: Secrets) -> Terminal:
     """Open a shell on a PTY of this size: the requested one, or the best in the image. Raises as `start_command`."""
-    shells = [[request.shell]] if request.shell else [[path] for path in SHELLS]
+    shells = [request.argv(path) for path in ([request.shell] if request.shell else SHELLS)]
     env = jail.environment(record.spec, secrets) | {"TERM": request.term} | dict(request.env)
     order = _request(record, shells, env, request.user, request.workdir, secrets)
     order["tty"] = [request.cols, request.rows]

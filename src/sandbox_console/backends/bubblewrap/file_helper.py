@@ -72,9 +72,9 @@ def described(name: str, st: os.stat_result, target: str = "") -> dict[str, Any]
     }
 
 
-def tell(what: dict[str, Any]) -> None:
+def tell(message: dict[str, Any]) -> None:
     """Write one line of an answer."""
-    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.write(json.dumps(message) + "\n")
 
 
 def look(path: str, name: str) -> None:

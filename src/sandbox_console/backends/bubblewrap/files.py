@@ -166,8 +166,8 @@ async def _spaces(record: Record) -> list[int]:
     if message is None or len(fds) != 3:
         for fd in fds:
             os.close(fd)
-        why = (message or {}).get("error", "it has ended")
-        raise Conflict(f"{record.spec.name}: {why}", hint="if an older console started it: restart it")
+        reason = (message or {}).get("error", "it has ended")
+        raise Conflict(f"{record.spec.name}: {reason}", hint="if an older console started it: restart it")
     return fds
 
 
@@ -180,14 +180,14 @@ def _stopped(record: Record, op: str, path: str) -> tuple[str, str]:
     if root is not None and op != "upload" and parts[1:2] and parts[1] not in mount_sources.OWN:
         return str(root), path
     if op == "upload":
-        why = (
+        reason = (
             "all but /workspace is in memory"
             if record.spec.workspace
             else "all of it is in memory: it has no workspace"
         )
     else:
-        why = f"{path} is there only while it runs"
-    raise Conflict(f"{name} is {record.status}: {why}", hint=f"sandbox-console start {name}")
+        reason = f"{path} is there only while it runs"
+    raise Conflict(f"{name} is {record.status}: {reason}", hint=f"sandbox-console start {name}")
 
 
 def _failure(said: str, path: str) -> ConsoleError:

@@ -75,14 +75,14 @@ class Reader:
             if self._file is None and not self._next():
                 return None
             assert self._file is not None  # noqa: S101 - _next opened it
-            place = self._file.tell()
+            offset = self._file.tell()
             head = self._file.read(segments.FRAME.size)
             if len(head) == segments.FRAME.size:
                 at_ns, kind, length = segments.FRAME.unpack(head)
                 data = self._file.read(length)
                 if len(data) == length:
                     return at_ns, kind, data
-            self._file.seek(place)  # the end, or an incomplete frame
+            self._file.seek(offset)  # the end, or an incomplete frame
             if not self._next():
                 return None
 
@@ -128,9 +128,9 @@ class Reader:
     def _gap(self, reason: str, lines: int | None) -> None:
         at_ns = 0
         if self._file:
-            place = self._file.tell()
+            offset = self._file.tell()
             head = self._file.read(segments.FRAME.size)
-            self._file.seek(place)
+            self._file.seek(offset)
             at_ns = segments.FRAME.unpack(head)[0] if len(head) == segments.FRAME.size else 0
         if at_ns >= self._since:  # otherwise the lost output is older, too
             self._out.append(LogGap(at_ns, reason, lines))

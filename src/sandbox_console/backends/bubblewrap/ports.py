@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
-from sandbox_console.backends.common.messages import place_taken, reach
+from sandbox_console.backends.common.messages import address_taken, reach
 from sandbox_console.errors import Conflict
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact, Status
@@ -33,7 +33,7 @@ def facts(record: Record) -> Iterator[Fact]:
         note = reach(published.address for published in at)
         if record.status is Status.PAUSED:
             note = "; ".join(filter(None, [note, "connections wait until it is resumed"]))
-        places = ", ".join(published.place for published in at)
+        places = ", ".join(published.host_address for published in at)
         yield Fact(f"port {port}/tcp", places or "not published", note if at else "only while it runs")
 
 
@@ -60,23 +60,24 @@ def _refused(port: PublishedPort) -> str:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((port.address, port.host_port))
     except PermissionError:
-        return f"{port.place} can only be opened by root; other users have the ports from {int(_ROOTS.read_text())} on"
+        first = int(_ROOTS.read_text())
+        return f"{port.host_address} can only be opened by root; other users have the ports from {first} on"
     except OSError as error:
         here = error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
         return "" if here else f"{port.address} is not an address of this host"
     return ""
 
 
-def taken(place: str, hint: str, name: str, others: Callable[[], Sequence[Record]]) -> Conflict:
+def taken(host_address: str, hint: str, name: str, others: Callable[[], Sequence[Record]]) -> Conflict:
     """The error for an address that is taken, with the name of the sandbox that has it if it is ours. Blocks."""
-    holder = next((one.spec.name for one in others() for at in _bound(one) if _excludes(at, place)), "")
-    number = place.rpartition(":")[2]
+    holder = next((one.spec.name for one in others() for at in _bound(one) if _excludes(at, host_address)), "")
+    number = host_address.rpartition(":")[2]
     hint += f", or stop {holder} first" if holder else f"; whose it is: ss -ltnp sport = :{number}"
-    return place_taken(name, place, holder, hint)
+    return address_taken(name, host_address, holder, hint)
 
 
-def _excludes(at: PublishedPort, place: str) -> bool:
+def _excludes(at: PublishedPort, host_address: str) -> bool:
     """Whether a listener at one address prevents one at the other. A wildcard address takes all of them."""
-    address, _, number = place.rpartition(":")
-    same = at.place.rpartition(":")[0] == address
+    address, _, number = host_address.rpartition(":")
+    same = at.host_address.rpartition(":")[0] == address
     return str(at.host_port) == number and (same or _EVERY & {at.address, address.strip("[]")} != set())

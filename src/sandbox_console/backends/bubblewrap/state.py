@@ -57,9 +57,9 @@ class Record(Struct, frozen=True):
 class Damaged(BackendError):
     """A sandbox with damaged or missing files. ``record`` is what is still known."""
 
-    def __init__(self, record: Record, name: str, why: str) -> None:
+    def __init__(self, record: Record, name: str, reason: str) -> None:
         super().__init__(
-            f"damaged: {record.folder / name} {why}",
+            f"damaged: {record.folder / name} {reason}",
             hint=f"sandbox-console rm --force {record.id} removes what is left",
         )
         self.record = replace(record, status=Status.LOST, detail=self.message)
@@ -177,7 +177,7 @@ class Store:
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def held(folder: Path) -> bool:
+def is_supervised(folder: Path) -> bool:
     """Whether a supervisor holds the sandbox's lock."""
     try:
         fd = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
@@ -211,13 +211,13 @@ def _uid(value: object) -> int | None:
     raise ValueError(f"uid is {value!r}")  # a guest must never be the host's root
 
 
-def _damaged(folder: Path, name: str, why: str) -> Damaged:
+def _damaged(folder: Path, name: str, reason: str) -> Damaged:
     """The record of a sandbox whose spec is lost: its status may still name its supervisor and its cgroups."""
     try:
         raw = _raw(folder)
     except (*_BROKEN, OSError):
         raw = {}
-    return Damaged(Record(folder.name, folder, SandboxSpec(folder.name), None, None, raw=raw), name, why)
+    return Damaged(Record(folder.name, folder, SandboxSpec(folder.name), None, None, raw=raw), name, reason)
 
 
 def _why(error: Exception) -> str:
@@ -229,16 +229,16 @@ def _with_status(record: Record) -> Record:
     status = Status(raw.get("status", Status.CREATED))
     detail = raw.get("detail", "")
     if status in _LOST_STATES:
-        why = _lost(record.folder, raw)
-        if why and (again := _raw(record.folder)) != raw:  # it ended between the two checks
+        reason = _lost(record.folder, raw)
+        if reason and (again := _raw(record.folder)) != raw:  # it ended between the two checks
             return _with_status(record) if again else record
-        status, detail = (Status.LOST, why) if why else (status, detail)
+        status, detail = (Status.LOST, reason) if reason else (status, detail)
     return replace(record, status=status, detail=detail, raw=raw)
 
 
 def _lost(folder: Path, raw: Mapping[str, Any]) -> str:
     if raw.get("boot_id") != boot_id():
         return "the machine was restarted while it ran"
-    if not held(folder) or tree.started(raw.get("supervisor", 0)) != raw.get("supervisor_start"):
+    if not is_supervised(folder) or tree.started(raw.get("supervisor", 0)) != raw.get("supervisor_start"):
         return f"its supervisor (pid {raw.get('supervisor')}) is gone"
     return ""

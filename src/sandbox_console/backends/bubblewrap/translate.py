@@ -58,10 +58,10 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
     if spec.workspace:
         yield Fact("workspace", spec.workspace, f"read-write at /workspace; nosuid, nodev; {UNCOUNTED}")
     for name, controller, value in _limits(record, options):
-        why = limiter.why_not(controller)
+        reason = limiter.why_not(controller)
         how = "cgroup" if controller in limiter.parents else "RLIMIT_NPROC"
         each = "; each process is held to it" if controller == "memory" else ""
-        yield Fact(name, value, f"{why}{each}" if why else how, enforced=not why)
+        yield Fact(name, value, f"{reason}{each}" if reason else how, enforced=not reason)
     yield Fact("pause", *_pause(limiter))
     yield Fact("tmpfs /tmp", f"{options.tmp_mib} MiB", "of any number of files: bwrap has no option to limit it")
     rate = f"{options.log_rate_mib} MiB/s" if options.log_rate_mib else "unlimited"

@@ -23,9 +23,9 @@ def name_taken(name: str) -> Conflict:
     return Conflict(f"the name {name!r} is taken", hint="choose another, or remove that sandbox")
 
 
-def place_taken(name: str, place: str, holder: str, hint: str) -> Conflict:
-    """``holder`` (empty: not known) uses ``place`` (``address:port``), where sandbox ``name`` is to be published."""
-    return Conflict(f"{name}: {place} is taken by {holder or 'another program of the host'}", hint=hint)
+def address_taken(name: str, host_address: str, holder: str, hint: str) -> Conflict:
+    """Port ``host_address`` of sandbox ``name`` is in use by ``holder``, which is empty if that is not known."""
+    return Conflict(f"{name}: {host_address} is taken by {holder or 'another program of the host'}", hint=hint)
 
 
 def reach(addresses: Iterable[str]) -> str:

@@ -38,7 +38,7 @@ class _Permitted:
         self.name, self.host = backend.name, backend.host
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._backend, name)  # raises where the backend lacks it, which tells its abilities
+        found = getattr(self._backend, name)  # raises AttributeError for a missing ability, which isinstance relies on
         return partial(_checked(name), self) if name in CHANGING else found
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import builtins
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -23,8 +23,8 @@ from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.drift_abilities import DriftAbilities
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.gateways import Gateways, Options, token_of
-from sandbox_console.backends.docker.labels import claims, image_labels, is_gateway, own_labels
 from sandbox_console.backends.docker.lifetime_limits import LifetimeLimits
+from sandbox_console.backends.docker.listing import Listing
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.reaper import Reaper
 from sandbox_console.backends.docker.requested_specs import RequestedSpecs
@@ -40,12 +40,6 @@ from sandbox_console.model.spec import SandboxSpec
 if TYPE_CHECKING:
     from sandbox_console.backends.abilities import RecordEnd
     from sandbox_console.backends.docker.engine import Engine, Params
-
-AT_ONCE = 16
-"""How many inspects are in flight while listing. An engine answers each in about a millisecond."""
-
-SOON = 64
-"""This many inspects finish before a user notices a delay."""
 
 ENDED_S = 10.0
 """How long a killed container may take to disappear before it counts as a failure."""
@@ -67,6 +61,7 @@ class DockerBackend(DriftAbilities):
         self._gateways = Gateways(self._connection, state_dir, options or Options())
         self._asked = RequestedSpecs(state_dir / "asked" if state_dir else None)
         self._lives = LifetimeLimits(self._connection, state_dir, self._gateways)
+        self._listing = Listing(self._connection, self._installation, self._gateways, self.inspect)
         self._listed = False  # listed since the last health check: such an engine is healthy
 
     def _connected(self, context: str) -> Connection:
@@ -105,13 +100,12 @@ class DockerBackend(DriftAbilities):
         return (*diagnoses, *await self._lives.diagnosed())
 
     async def list(self) -> builtins.list[Sandbox]:
-        # The engine's list has no exit, times or limits: ours are inspected one by one, others' only when shown.
-        rows = await self._detailed(await self._fresh_rows())
+        rows = await self._listing.detailed()
         self._listed = True
         return rows
 
     async def brief(self) -> Sequence[Sandbox]:
-        return await self._rows()
+        return await self._listing.brief()
 
     async def shares(self) -> Sequence[str]:
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
@@ -130,20 +124,20 @@ class DockerBackend(DriftAbilities):
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
             published=published, ours=self._installation.id, backend=self.name, lives=await self._lives.facts(data),
-            why=await self._lives.why(data), asked=spec, rules=await self._rules(data, spec),
+            end_reason=await self._lives.end_reason(data), asked=spec, rules=await self._rules(data, spec),
         )  # fmt: skip
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
         seeing = asyncio.create_task(self._lives.see_on())
         try:
-            async with aclosing(events.watch(self._connection, self._lists, self.inspect)) as found:
+            async with aclosing(events.watch(self._connection, self._listing.as_answered, self.inspect)) as found:
                 async for event in found:
                     yield event
         finally:
             seeing.cancel()
 
-    async def keep(self, engine: str, record: RecordEnd) -> None:
-        await self._lives.keep(engine, record)
+    async def enforce(self, engine: str, record: RecordEnd) -> None:
+        await self._lives.enforce(engine, record)
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         return logs.read(self._connection, ref.id, query)
@@ -296,57 +290,6 @@ class DockerBackend(DriftAbilities):
         with about(_name(ref)):
             await Reaper(await self._engine(), ref.id, user or "", mark).kill()
 
-    async def _rows(self) -> builtins.list[Sandbox]:
-        found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
-        ours = self._installation.id
-        await self._without_copied_labels(found)
-        return [
-            translate.from_summary(self.host, data, ours=ours, backend=self.name)
-            for data in found
-            if not _of_gateway(data)
-        ]
-
-    async def _without_copied_labels(self, found: Sequence[builtins.dict[str, Any]]) -> None:
-        """Take the labels off that containers have from their images: each image is asked about once."""
-        claimed = [data for data in found if claims(data.get("Labels") or {})]
-        engine, history, limit = await self._engine(), self._connection.history, asyncio.Semaphore(AT_ONCE)
-
-        async def ask(id: str) -> Mapping[str, str]:
-            async with limit:
-                return image_labels(await history.image(engine, id))
-
-        ids = list({str(data.get("ImageID", "")) for data in claimed})
-        images = dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
-        for data in claimed:
-            data["Labels"] = own_labels(data["Labels"], images[str(data.get("ImageID", ""))])
-
-    async def _fresh_rows(self) -> builtins.list[Sandbox]:
-        rows = await self._rows()
-        if self._gateways.problem:  # the engine, or its image, may be back since then
-            await self._gateways.look()
-        return rows
-
-    async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
-        """The list. If inspecting each container takes long, it is preceded by what the engine reports at once."""
-        rows = await self._fresh_rows()
-        if sum(row.managed for row in rows) > SOON:
-            yield rows
-        yield await self._detailed(rows)
-
-    async def _detailed(self, rows: builtins.list[Sandbox]) -> builtins.list[Sandbox]:
-        limit = asyncio.Semaphore(AT_ONCE)
-        found = await asyncio.gather(*(self._one_detailed(row, limit) for row in rows))
-        return [row for row in found if row is not None]
-
-    async def _one_detailed(self, row: Sandbox, limit: asyncio.Semaphore) -> Sandbox | None:
-        if not row.managed:
-            return row
-        async with limit:
-            try:
-                return await self.inspect(row.ref)
-            except NotFound:
-                return None
-
     async def _post(
         self, ref: SandboxRef, verb: str, params: Params | None = None, *, timeout_s: float | None = 30
     ) -> None:
@@ -366,10 +309,6 @@ class DockerBackend(DriftAbilities):
         with suppress(NotFound):
             if token := await self._token(ref):
                 await self._gateways.stop(await self._engine(), token)
-
-
-def _of_gateway(row: Mapping[str, Any]) -> bool:
-    return any(is_gateway(name, row.get("Labels") or {}) for name in row.get("Names") or ())
 
 
 def _name(ref: SandboxRef) -> str:

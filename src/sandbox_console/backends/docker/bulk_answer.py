@@ -37,15 +37,15 @@ a millisecond, and then it waits for the reader: on a busy machine, a nap after 
 
 async def blocks(chunks: AsyncIterator[bytes], size: int = BLOCK) -> AsyncGenerator[bytes, None]:
     """The bytes in pieces of at least ``size``, as each piece has to pass from one thread to another."""
-    held, count = list[bytes](), 0
+    collected, count = list[bytes](), 0
     async for chunk in chunks:
-        held.append(chunk)
+        collected.append(chunk)
         count += len(chunk)
         if count >= size:
-            yield b"".join(held)
-            held, count = [], 0
-    if held:
-        yield b"".join(held)
+            yield b"".join(collected)
+            collected, count = [], 0
+    if collected:
+        yield b"".join(collected)
 
 
 @asynccontextmanager

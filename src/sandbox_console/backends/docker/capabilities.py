@@ -49,7 +49,7 @@ def capabilities(
         reasons[Capability.MAX_DURATION] = reasons[Capability.IDLE_TIMEOUT] = no_keeper
     if no_gateway:
         reasons |= dict.fromkeys(_OF_GATEWAY, no_gateway)
-    reasons |= {capability: why for capability, (key, why) in _LIMITS.items() if not info.get(key, True)}
+    reasons |= {capability: reason for capability, (key, reason) in _LIMITS.items() if not info.get(key, True)}
     return Capabilities(frozenset(Capability) - reasons.keys(), reasons)
 
 

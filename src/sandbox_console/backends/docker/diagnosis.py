@@ -37,7 +37,7 @@ def _own_addresses(*, apart: bool) -> Diagnosis:
     if not apart:
         return Diagnosis("egress.host", "ok", "gateways refuse the addresses of the engine's machine, read live")
     return Diagnosis(
-        "egress.host", "warning", "not enforced: the engine has a network of its own, and does not tell its addresses",
+        "egress.host", "warning", "not enforced: the engine has a network of its own, and its addresses are unknown",
         "let nothing listen there that a sandbox must not reach, or deny its addresses by rules",
     )  # fmt: skip
 

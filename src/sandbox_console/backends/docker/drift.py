@@ -18,9 +18,9 @@ UNTOLD = {
     "secrets": "their values are handed over at each start, and the engine does not keep them",
     "max_duration_s": "the console enforces it, not the engine",
     "idle_timeout_s": "the console enforces it, not the engine",
-    "workspace": "the engine tells the path that it mounted, not what is there now",
+    "workspace": "the engine reports the path that it mounted, not what is there now",
 }
-"""Why the engine cannot tell a field."""
+"""Why the engine does not report a field."""
 
 
 def found(data: Mapping[str, Any], spec: SandboxSpec, rules: Any) -> dict[str, Any]:

@@ -71,7 +71,7 @@ async def _endpoint(engine: Engine, name: str) -> dict[str, Any]:
     """The address that a sandbox had in the network of its gateway; nothing for the network "none"."""
     if name == "none":
         return {}
-    told = await engine.call("GET", f"networks/{name}")
-    subnet = ipaddress.IPv4Network(told["IPAM"]["Config"][0]["Subnet"])
+    network = await engine.call("GET", f"networks/{name}")
+    subnet = ipaddress.IPv4Network(network["IPAM"]["Config"][0]["Subnet"])
     gate = Gateway(name.removeprefix("sandbox-console-"), subnet)
     return {"EndpointConfig": {"IPAMConfig": {"IPv4Address": gate.sandbox_address}}}

@@ -43,8 +43,8 @@ class EgressAbilities(Abilities):
         token = await self._proxy(ref)
         if not token:
             return EgressState()
-        why = await self._gateways.state(await self._engine(), token)
-        return await asyncio.to_thread(gateway_rules.state, self._gateways.folder(token), (), why)
+        reason = await self._gateways.state(await self._engine(), token)
+        return await asyncio.to_thread(gateway_rules.state, self._gateways.folder(token), (), reason)
 
     async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
         need(permit)
@@ -66,8 +66,8 @@ class EgressAbilities(Abilities):
         need(permit)
         token = await self._needed(ref)
         engine = await self._engine()
-        if why := await self._gateways.state(engine, token):
-            raise BackendError(f"{described(ref.id)}: {why}")
+        if reason := await self._gateways.state(engine, token):
+            raise BackendError(f"{described(ref.id)}: {reason}")
         # It runs in the gateway's container, at its address for the sandbox, as the sandbox's image may lack a program.
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
@@ -81,8 +81,8 @@ class EgressAbilities(Abilities):
             return ask.parse(json.loads(output[Stream.STDOUT]))
         except ValueError as error:
             lines = output[Stream.STDERR].decode("utf-8", "replace").splitlines()
-            why = lines[-1] if lines else f"exit code {code}"
-            raise BackendError(f"the gateway of {described(ref.id)} does not answer: {why}") from error
+            reason = lines[-1] if lines else f"exit code {code}"
+            raise BackendError(f"the gateway of {described(ref.id)} does not answer: {reason}") from error
 
     async def egress_records(
         self, ref: SandboxRef, *, since: float | None, follow: bool

@@ -147,7 +147,7 @@ def _workspace_note(data: Mapping[str, Any], access: str) -> str:
 def _log(host: Mapping[str, Any]) -> Fact:
     log = host.get("LogConfig") or {}
     options = log.get("Config") or {}
-    size = f"{options['max-size']} x {options.get('max-file', '1')}" if "max-size" in options else "no limit told"
+    size = f"{options['max-size']} x {options.get('max-file', '1')}" if "max-size" in options else "no limit reported"
     return Fact("log", str(log.get("Type", "")), note=size)
 
 

@@ -176,8 +176,11 @@ class Engine:
     def lost(self, error: BaseException) -> BackendUnreachable:
         """The console's error for one of aiohttp's."""
         if isinstance(error, aiohttp.ClientSSLError):  # before the errno, as OpenSSL's 1 is not EPERM
-            why, hint = f"its certificate does not hold: {error}", "look at the context's ca.pem, cert.pem and key.pem"
-            return BackendUnreachable(engine_prefix(self.context) + why, hint=hint)
+            reason, hint = (
+                f"its certificate does not hold: {error}",
+                "look at the context's ca.pem, cert.pem and key.pem",
+            )
+            return BackendUnreachable(engine_prefix(self.context) + reason, hint=hint)
         inner = getattr(error, "os_error", None)
         if self.endpoint.tunnel is not None and not isinstance(error, asyncio.TimeoutError):
             return Lost(
@@ -187,8 +190,8 @@ class Engine:
             return no_answer(self.context, self.endpoint.socket or self.endpoint.url, inner.errno, str(inner))
         if isinstance(error, (FileNotFoundError, PermissionError, ConnectionRefusedError)):
             return no_answer(self.context, self.endpoint.socket or self.endpoint.url, error.errno, str(error))
-        why = "it did not answer in time" if isinstance(error, asyncio.TimeoutError) else "the connection was lost"
-        return Lost(engine_prefix(self.context) + why, hint="check that the engine is running")
+        reason = "it did not answer in time" if isinstance(error, asyncio.TimeoutError) else "the connection was lost"
+        return Lost(engine_prefix(self.context) + reason, hint="check that the engine is running")
 
 
 class _Translated:

@@ -42,7 +42,7 @@ async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[Resol
     with about(f"container {request.ref.id[:12]}"):
         path = request.shell or await shell.choose(engine, request.ref.id)
     body = {
-        "Cmd": [path],
+        "Cmd": request.argv(path),
         "Tty": True,
         "AttachStdin": True,
         "AttachStdout": True,

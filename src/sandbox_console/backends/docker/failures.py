@@ -50,15 +50,18 @@ def no_answer(context: str, address: str, number: int | None, text: str) -> Back
     """The error for an engine that does not answer, with a fix for each errno: no socket, permission or listener."""
     match number:
         case errno.ENOENT:
-            why, hint = f"there is no socket at {address}", f"start the engine, or {_elsewhere(context)}"
+            reason, hint = f"there is no socket at {address}", f"start the engine, or {_elsewhere(context)}"
         case errno.EACCES | errno.EPERM:
-            why = f"permission denied on {address}"
+            reason = f"permission denied on {address}"
             hint = "add your user to the group docker (usermod -aG docker USER) and log in again"
         case errno.ECONNREFUSED:
-            why, hint = f"nothing listens on {address} (connection refused)", "start the engine"
+            reason, hint = f"nothing listens on {address} (connection refused)", "start the engine"
         case _:
-            why, hint = text or "it does not answer", "check that the engine is running and that its address is right"
-    return BackendUnreachable(engine_prefix(context) + why, hint=hint)
+            reason, hint = (
+                text or "it does not answer",
+                "check that the engine is running and that its address is right",
+            )
+    return BackendUnreachable(engine_prefix(context) + reason, hint=hint)
 
 
 def _elsewhere(context: str) -> str:

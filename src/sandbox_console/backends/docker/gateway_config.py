@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sandbox_console.backends.docker import ports, syscall_filter
 from sandbox_console.backends.docker.labels import EGRESS, GATEWAY, gateway_name
 from sandbox_console.backends.docker.translate import MIB
 from sandbox_console.egress.policy import variables
-from sandbox_console.model.ports import parse_all
+from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.spec import SandboxSpec
 
 PORT = 3128
@@ -95,22 +95,10 @@ def gateway_body(
     allows any egress, and for clients if it publishes ports.
     """
     requested = parse_all(spec.ports)
-    words = [
-        "serve",
-        "--folder",
-        INSIDE,
-        "--peers",
-        str(gateway.subnet),
-        *ports.words(requested, gateway.sandbox_address),
-    ]
     return {
         "Image": image,
         "Entrypoint": RUN,
-        "Cmd": [
-            *words,
-            *(("--host", f"{INSIDE}/host") if seen else ()),
-            *(("--listen", f"{gateway.address}:{PORT}") if spec.egress else ()),
-        ],
+        "Cmd": [*_command(gateway, requested, listens=bool(spec.egress), seen=bool(seen))],
         "ExposedPorts": ports.exposed(requested),
         "User": _user(),
         "Labels": {GATEWAY: gateway.token},
@@ -123,6 +111,15 @@ def gateway_body(
             **_walls(info),
         },
     }
+
+
+def _command(gateway: Gateway, requested: Sequence[PublishedPort], *, listens: bool, seen: bool) -> Iterator[str]:
+    yield from ("serve", "--folder", INSIDE, "--peers", str(gateway.subnet))
+    yield from ports.words(requested, gateway.sandbox_address)
+    if seen:
+        yield from ("--host", f"{INSIDE}/host")
+    if listens:
+        yield from ("--listen", f"{gateway.address}:{PORT}")
 
 
 def _restart(*, publishes: bool) -> dict[str, str]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.common.messages import place_taken
+from sandbox_console.backends.common.messages import address_taken
 from sandbox_console.backends.docker import port_holders, ports
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.labels import gateway_name
@@ -55,20 +55,23 @@ async def _started(
             await engine.call("POST", container_path(gateway_name(token), "start"), timeout_s=60)
             return
         except Refused as error:
-            place = ports.wanted(requested, error.message)
-            if place is None:
+            host_address = ports.wanted(requested, error.message)
+            if host_address is None:
                 raise ports.failure(requested, name, error.message) or BackendError(
                     f"the egress gateway of {name} cannot start: {error.message}", hint=error.hint
                 ) from error
-            who, idle = await port_holders.holder(engine, place)
+            who, idle = await port_holders.holder(engine, host_address)
             if last or not idle or idle == token:
-                raise _taken(name, place, who) from error
+                raise _taken(name, host_address, who) from error
             await free(idle)
 
 
-def _taken(name: str, place: PublishedPort, who: str) -> Conflict:
-    return place_taken(
-        name, place.place, who, f"free it, or publish elsewhere: --publish {place.port} takes a free place"
+def _taken(name: str, host_address: PublishedPort, who: str) -> Conflict:
+    return address_taken(
+        name,
+        host_address.host_address,
+        who,
+        f"free it, or publish elsewhere: --publish {host_address.port} takes a free place",
     )
 
 

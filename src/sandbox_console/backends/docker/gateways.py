@@ -170,9 +170,9 @@ class Gateways:
                     await request
                 await run_to_completion(self.discard(engine, gateway.token))
                 raise
-        why = f": {refusal.message}" if refusal else ""
+        reason = f": {refusal.message}" if refusal else ""
         raise BackendError(
-            f"no network of {self._options.egress_pool} is free for the sandbox{why}",
+            f"no network of {self._options.egress_pool} is free for the sandbox{reason}",
             hint="set backends.docker.egress_pool to a range that nothing else uses",
         )
 
@@ -262,16 +262,16 @@ class Gateways:
             mounts = (await running.inspected(engine, token)).get("Mounts") or ()
         except NotFound:
             return ()
-        why = ""
+        reason = ""
         if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
-            why = "the engine's machine does not tell its addresses; recreate a sandbox made before this was known"
+            reason = "the addresses of the engine's machine are unknown; recreate the sandbox if they are known now"
         elif await asyncio.to_thread(self._says, token, APART):
-            why = "the engine has a network of its own (rootless, in a container): only its machine's are refused"
-        held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
-        if why:
-            return (*held, Fact("egress.host", "not enforced", note=why, enforced=False))
+            reason = "the engine has a network of its own (rootless, in a container): only its machine's are refused"
+        bridge_facts = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
+        if reason:
+            return (*bridge_facts, Fact("egress.host", "not enforced", note=reason, enforced=False))
         note = "the engine host's addresses, read live, unless a rule names one"
-        return (*held, Fact("egress.host", "refused", note=note))
+        return (*bridge_facts, Fact("egress.host", "refused", note=note))
 
     def _says(self, token: str, word: str) -> bool:
         """Whether a gateway reported this word of ``egress.host_addresses``."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandbox_console.backends.docker import executor
-from sandbox_console.backends.docker.guest_path import Place
+from sandbox_console.backends.docker.guest_path import GuestPath
 from sandbox_console.backends.docker.labels import HELPER
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, Unsupported
 from sandbox_console.model.action import Exec
@@ -49,27 +49,27 @@ _UNPACK = _FOLDER + 'exec tar -xf - -C "$1"'
 _PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "$2"'
 
 
-async def stat(engine: Engine, place: Place) -> FileInfo | None:
+async def stat(engine: Engine, guest_path: GuestPath) -> FileInfo | None:
     """The status of a path, following links; None if it does not exist. Raises Unsupported if there is no ``stat``."""
-    end, out, err = await _ask(engine, place, _STAT, place.path)
+    end, out, err = await _ask(engine, guest_path, _STAT, guest_path.path)
     if end.code in (126, 127):
-        raise Unsupported(f"{place.path} is in memory, and the image lacks sh and stat to look at it with")
+        raise Unsupported(f"{guest_path.path} is in memory, and the image lacks sh and stat to look at it with")
     infos = _infos(out, {}) if end.code == 0 else []
     if not infos and b"ermission denied" in err:
-        raise Conflict(f"the sandbox's user may not look at {place.path}")
+        raise Conflict(f"the sandbox's user may not look at {guest_path.path}")
     return infos[0] if infos else None
 
 
-async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:
+async def list_dir(engine: Engine, guest_path: GuestPath) -> list[FileInfo] | None:
     """The entries; None if the image lacks a program for it, or its user has no permission."""
     try:
-        end, out, _ = await _ask(engine, place, _LIST, place.path)
+        end, out, _ = await _ask(engine, guest_path, _LIST, guest_path.path)
     except (Conflict, BackendError):
         return None
-    if end.code == 3 and place.inside:
-        raise NotFound(f"there is no folder {place.path} in the sandbox that its user may enter")
-    if end.code == 5 and place.inside:
-        raise Conflict(f"{place.path} is not a directory")
+    if end.code == 3 and guest_path.inside:
+        raise NotFound(f"there is no folder {guest_path.path} in the sandbox that its user may enter")
+    if end.code == 5 and guest_path.inside:
+        raise Conflict(f"{guest_path.path} is not a directory")
     listing, nul, links = out.partition(b"\0")
     if end.code != 0 or not nul:
         return None
@@ -77,10 +77,10 @@ async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:
     return _infos(listing, dict(zip(pairs[::2], pairs[1::2], strict=False)))
 
 
-async def download(engine: Engine, place: Place) -> AsyncGenerator[bytes, None]:
+async def download(engine: Engine, guest_path: GuestPath) -> AsyncGenerator[bytes, None]:
     """A tar made inside the container."""
-    folder, name = posixpath.split(place.path)
-    process = await _run(engine, place, _PACK, folder, name or ".")
+    folder, name = posixpath.split(guest_path.path)
+    process = await _run(engine, guest_path, _PACK, folder, name or ".")
     err = bytearray()
     try:
         async for stream, data in process.output():
@@ -88,14 +88,14 @@ async def download(engine: Engine, place: Place) -> AsyncGenerator[bytes, None]:
                 err += data[: 4096 - len(err)]
             else:
                 yield data
-        _judge(await process.wait(), bytes(err), place)
+        _judge(await process.wait(), bytes(err), guest_path)
     finally:
         await _release(process)
 
 
-async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) -> None:
+async def upload(engine: Engine, guest_path: GuestPath, archive: AsyncIterator[bytes]) -> None:
     """Unpack a tar inside, as the sandbox's user."""
-    process = await _run(engine, place, _UNPACK, place.path)
+    process = await _run(engine, guest_path, _UNPACK, guest_path.path)
     try:
         saying = asyncio.ensure_future(_said(process))
         try:
@@ -107,27 +107,27 @@ async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) ->
             saying.cancel()
             with suppress(asyncio.CancelledError, ConsoleError):
                 await saying
-        _judge(await process.wait(), err, place)
+        _judge(await process.wait(), err, guest_path)
     finally:
         await _release(process)
 
 
-async def _run(engine: Engine, place: Place, script: str, *words: str) -> DockerProcess:
-    ref = SandboxRef(engine.backend, engine.context, place.container)
+async def _run(engine: Engine, guest_path: GuestPath, script: str, *words: str) -> DockerProcess:
+    ref = SandboxRef(engine.backend, engine.context, guest_path.container)
     return await executor.start_command(
         engine, Exec(ref, ("sh", "-c", script, HELPER, *words), env={"LC_ALL": "C"}), ()
     )
 
 
-async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[Exit, bytes, bytes]:
-    process = await _run(engine, place, script, *words)
+async def _ask(engine: Engine, guest_path: GuestPath, script: str, *words: str) -> tuple[Exit, bytes, bytes]:
+    process = await _run(engine, guest_path, script, *words)
     try:
         async with asyncio.timeout(PATIENCE_S):
             await process.close_stdin()
             out, err = await _said(process)
             return await process.wait(), out, err
     except TimeoutError as error:
-        raise BackendError(f"looking at {place.path} in the sandbox took more than {PATIENCE_S:g} s") from error
+        raise BackendError(f"looking at {guest_path.path} in the sandbox took more than {PATIENCE_S:g} s") from error
     finally:
         await _release(process)
 
@@ -154,16 +154,16 @@ async def _said(process: DockerProcess) -> tuple[bytes, bytes]:
     return bytes(out), bytes(err)
 
 
-def _judge(end: Exit, err: bytes, place: Place) -> None:
+def _judge(end: Exit, err: bytes, guest_path: GuestPath) -> None:
     if end.code == 0:
         return
     if end.code == 3:
-        raise NotFound(f"there is no {place.path} in the sandbox")
+        raise NotFound(f"there is no {guest_path.path} in the sandbox")
     if end.code == 5:
-        raise Conflict(f"{place.path} is not a directory")
+        raise Conflict(f"{guest_path.path} is not a directory")
     if end.code in (126, 127):
         raise Unsupported(
-            f"{place.path} is in memory, and the image lacks sh and tar to copy it with",
+            f"{guest_path.path} is in memory, and the image lacks sh and tar to copy it with",
             hint="copy to a folder on disk, or pass the bytes through exec",
         )
     message = err.decode("utf-8", "replace").strip()[:500]

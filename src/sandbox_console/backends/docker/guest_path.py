@@ -32,7 +32,7 @@ _GO_DIRECTORY, _GO_LINK, _GO_OTHER = 1 << 31, 1 << 27, 1 << 26 | 1 << 25 | 1 << 
 _GO_SETUID, _GO_SETGID, _GO_STICKY = 1 << 23, 1 << 22, 1 << 20
 
 
-class Place(Struct, frozen=True):
+class GuestPath(Struct, frozen=True):
     """A guest path with its links followed. ``inside``: only a command in the running container can reach it."""
 
     container: str
@@ -53,7 +53,7 @@ def checked(path: str) -> str:
     return posixpath.normpath(path) if not path.startswith("//") else posixpath.normpath(path[1:])
 
 
-async def locate(engine: Engine, id: str, path: str, *, last: bool = True) -> Place:
+async def locate(engine: Engine, id: str, path: str, *, last: bool = True) -> GuestPath:
     """Follow the path's links outside of any tmpfs, including its last component unless ``last`` is off.
 
     Raises NotFound for the container; Conflict if it has to run.
@@ -70,7 +70,7 @@ async def locate(engine: Engine, id: str, path: str, *, last: bool = True) -> Pl
         raise Conflict(
             f"{path} is in memory ({real}), so it is there only while the sandbox runs", hint="start the sandbox first"
         )
-    return Place(id, real, inside, running)
+    return GuestPath(id, real, inside, running)
 
 
 async def seen(engine: Engine, id: str, path: str) -> FileInfo | None:

@@ -58,9 +58,9 @@ async def prunable(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
     gone = [image for image in free if not image.needed]
     limit = asyncio.Semaphore(AT_ONCE)
     kept = [image for image in found if image not in gone]
-    held = await asyncio.gather(*(_layers(engine, image.id, limit) for image in kept))
+    layers_of = await asyncio.gather(*(_layers(engine, image.id, limit) for image in kept))
     freed = await asyncio.gather(*(_layers(engine, image.id, limit) for image in gone))
-    still = {chain for layers in held for chain in layers}
+    still = {chain for layers in layers_of for chain in layers}
     sizes = {chain: size for layers in freed for chain, size in layers.items() if chain not in still}
     return Prunable(tuple(gone), sum(sizes.values()), tuple(image for image in free if image.needed))
 
@@ -125,12 +125,12 @@ async def save(engine: Engine, name: str) -> AsyncGenerator[bytes, None]:
         raise _refused(name, error) from error
 
 
-def raise_error(message: Mapping[str, Any], what: str) -> None:
+def raise_error(message: Mapping[str, Any], subject: str) -> None:
     """Raise BackendError for a failure that is reported within an answer that began with success."""
     if "error" in message or "errorDetail" in message:
         text = str((message.get("errorDetail") or {}).get("message") or message.get("error"))
         error = refused(text, 500)
-        raise BackendError(f"{what}: {error.message}", hint=error.hint)
+        raise BackendError(f"{subject}: {error.message}", hint=error.hint)
 
 
 async def _id(engine: Engine, name: str) -> str:

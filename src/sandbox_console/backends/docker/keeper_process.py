@@ -53,44 +53,44 @@ class KeeperProcess:
         """Make sure that a keeper is running. One of another version is replaced. Raises BackendError."""
         ends = time.monotonic() + START_S
         try:
-            place = ProcessFolder(str(self._folder / "keeper"), make=True)
+            process_folder = ProcessFolder(str(self._folder / "keeper"), make=True)
         except OSError as error:
             raise self._failed(f"{error.strerror or error}") from error
         try:
             while time.monotonic() < ends:
-                found = _ask(place, self._name)
+                found = _ask(process_folder, self._name)
                 if found is not None and found.version == __version__:
                     return found
                 if found is not None:
-                    place.end(self._name, signal.SIGTERM)
-                place.start(self._name, self._command(), _environment())
+                    process_folder.end(self._name, signal.SIGTERM)
+                process_folder.start(self._name, self._command(), _environment())
                 time.sleep(0.05)
         except OSError as error:
             raise self._failed(f"{error.strerror or error}") from error
         finally:
-            place.close()
+            process_folder.close()
         raise self._failed(f"no answer within {START_S:g} s")
 
     def see(self) -> None:
         """Start a keeper if none is running, without waiting for it."""
         with suppress(OSError):
-            place = ProcessFolder(str(self._folder / "keeper"), make=True)
+            process_folder = ProcessFolder(str(self._folder / "keeper"), make=True)
             try:
-                if _ask(place, self._name) is None:
-                    place.start(self._name, self._command(), _environment())
+                if _ask(process_folder, self._name) is None:
+                    process_folder.start(self._name, self._command(), _environment())
             finally:
-                place.close()
+                process_folder.close()
 
     def look(self) -> Answer | None:
         """What the keeper reports; None if it is not running or does not answer."""
         if time.monotonic() - self._asked_s >= RECENT_S:
             self._last = None
             with suppress(OSError):
-                place = ProcessFolder(str(self._folder / "keeper"))
+                process_folder = ProcessFolder(str(self._folder / "keeper"))
                 try:
-                    self._last = _ask(place, self._name)
+                    self._last = _ask(process_folder, self._name)
                 finally:
-                    place.close()
+                    process_folder.close()
             self._asked_s = time.monotonic()
         return self._last
 
@@ -99,9 +99,9 @@ class KeeperProcess:
         return [sys.executable, "-P", "-m", "sandbox_console", *words]
 
     @staticmethod
-    def _failed(why: str) -> BackendError:
+    def _failed(reason: str) -> BackendError:
         return BackendError(
-            f"the keeper, which enforces time limits, cannot be started: {why}",
+            f"the keeper, which enforces time limits, cannot be started: {reason}",
             hint='sandbox-console doctor; without time limits, or with limits = "best-effort", it is not needed',
         )
 
@@ -113,25 +113,25 @@ def name_of(engine: str) -> str:
 
 async def serve(keeper: LifetimeKeeper, folder: Path, engine: str) -> None:
     """Run as the process of this name, which holds the lock: answer, keep the limits, and leave no gap at the end."""
-    place, name = ProcessFolder(str(folder / "keeper")), name_of(engine)
+    process_folder, name = ProcessFolder(str(folder / "keeper")), name_of(engine)
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(json.dumps({"pid": os.getpid(), "version": __version__, "held": keeper.held}).encode())
+        writer.write(json.dumps({"pid": os.getpid(), "version": __version__, "held": keeper.count}).encode())
         with suppress(OSError):
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_unix_server(answer, sock=place.listen(name))
+    server = await asyncio.start_unix_server(answer, sock=process_folder.listen(name))
     try:
         await keeper.run(engine)
     finally:
         server.close()
-        place.leave(name)
-        place.close()
+        process_folder.leave(name)
+        process_folder.close()
 
 
-def _ask(place: ProcessFolder, name: str) -> Answer | None:
-    connection = place.connect(name, ANSWER_S)
+def _ask(process_folder: ProcessFolder, name: str) -> Answer | None:
+    connection = process_folder.connect(name, ANSWER_S)
     if connection is None:
         return None
     with connection, suppress(OSError, ValueError, TypeError, KeyError):

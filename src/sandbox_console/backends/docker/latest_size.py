@@ -1,4 +1,4 @@
-"""The size of a terminal of an engine: the latest one is told, also to an engine that does not answer at the moment."""
+"""Sends an engine the latest size of a terminal, and tries again if the engine does not answer at the moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.errors import BackendUnreachable
 
 AGAIN_S = 0.5
-"""The pause before an engine that did not answer is told again."""
+"""The pause before the size is sent again to an engine that did not answer."""
 
 WAIT_S = 1.0
 """How long a caller waits for the engine. What is typed next should come after the new size."""
@@ -25,7 +25,7 @@ class LatestSize:
         self._telling: asyncio.Task[None] | None = None
 
     async def want(self, cols: int, rows: int) -> None:
-        """Have a size told. Returns when the engine has it, or does not answer: then it gets it later."""
+        """Send a size. Returns when the engine has it or does not answer; in that case it is sent later."""
         self._wanted = (cols, rows)
         if self._telling is None or self._telling.done():
             self._telling = asyncio.create_task(self._tell_all())

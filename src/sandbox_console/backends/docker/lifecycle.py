@@ -120,8 +120,8 @@ async def _program_there(engine: Engine, id: str, name: str, data: dict[str, Any
         if await engine.exists(container_path(id, "archive"), {"path": place}):
             return
     if places:
-        why = f"its image has no program {words[0]!r}"
-        raise BackendError(f"{name} cannot start: {why}", hint=_start_hint("no such file"))
+        reason = f"its image has no program {words[0]!r}"
+        raise BackendError(f"{name} cannot start: {reason}", hint=_start_hint("no such file"))
 
 
 def _search_path(config: dict[str, Any]) -> list[str]:
@@ -190,7 +190,7 @@ def _start_hint(message: str) -> str:
         return "install tini (or docker-init) on the engine's host"
     if "executable file not found" in message or "no such file" in message:
         return "look at the command: the program is not in the image"
-    return "sandbox-console show tells what it was made with"
+    return "sandbox-console show has the settings that it was created with"
 
 
 def _create_failed(engine: Engine, spec: SandboxSpec, error: Refused) -> ConsoleError:

@@ -84,7 +84,7 @@ class LifetimeFiles:
                 f"the time limit of {id[:12]} cannot be held in {self._folder}: {error.strerror}"
             ) from error
 
-    def held(self, id: str) -> bool:
+    def is_on_hold(self, id: str) -> bool:
         """Whether a container's limits are suspended."""
         return self._path(id).with_suffix(".held").exists()
 

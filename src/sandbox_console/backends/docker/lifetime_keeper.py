@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from sandbox_console.backends.abilities import RecordEnd
-from sandbox_console.backends.docker.backoff import Backoff
+from sandbox_console.backends.common.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.gateways import token_of
@@ -87,14 +87,14 @@ class LifetimeKeeper:
 
     def __init__(self, connection: Connection, lifetimes: LifetimeFiles, gateways: Gateways, record: RecordEnd) -> None:
         self._connection, self._lifetimes, self._gateways, self._record = connection, lifetimes, gateways, record
-        self._held: dict[str, KeptContainer] = {}
+        self._containers: dict[str, KeptContainer] = {}
         self._ends: dict[str, asyncio.Task[None]] = {}
         self.engine_id = ""
 
     @property
-    def held(self) -> int:
+    def count(self) -> int:
         """How many running containers have a limit."""
-        return len(self._held)
+        return len(self._containers)
 
     async def run(self, engine_id: str) -> None:
         """Go on until no container of the engine has a limit any more, or the engine is another one."""
@@ -129,7 +129,7 @@ class LifetimeKeeper:
         while left:
             now = time.monotonic()
             due = min(
-                (container.due_s for key, container in self._held.items() if key not in self._ends),
+                (container.due_s for key, container in self._containers.items() if key not in self._ends),
                 default=now + QUIET_S,
             )
             try:
@@ -150,7 +150,7 @@ class LifetimeKeeper:
         await engine.call("GET", "_ping", timeout_s=PROBE_S)
         left = await asyncio.to_thread(self._lifetimes.all, self.engine_id)
         for lifetime in left:
-            if lifetime.unrecorded and lifetime.id not in self._ends and lifetime.id not in self._held:
+            if lifetime.unrecorded and lifetime.id not in self._ends and lifetime.id not in self._containers:
                 await self._record_late(lifetime)
         return bool(left)
 
@@ -168,7 +168,7 @@ class LifetimeKeeper:
             return
         run = str(data["State"].get("StartedAt", ""))
         if not data["State"].get("Running"):
-            self._held.pop(lifetime.id, None)
+            self._containers.pop(lifetime.id, None)
             return
         here = boot()
         if (run, here) != (lifetime.run, lifetime.boot):
@@ -177,15 +177,15 @@ class LifetimeKeeper:
                 lifetime, run=run, boot=here, began_s=began_s, ended="", why="", unrecorded=False
             )
             await asyncio.to_thread(self._lifetimes.put, lifetime)
-        known = self._held.get(lifetime.id)
+        known = self._containers.get(lifetime.id)
         if known is None or known.lifetime.run != run:
-            known = self._held[lifetime.id] = KeptContainer(lifetime, data)
+            known = self._containers[lifetime.id] = KeptContainer(lifetime, data)
         if lifetime.idle_timeout_s is not None:  # what happened while nobody listened is unknown
             known.used_s = known.looked_s = time.monotonic()
             known.signs = await self._signs(engine, data)
 
     def _gone(self, id: str) -> None:
-        self._held.pop(id, None)
+        self._containers.pop(id, None)
         self._lifetimes.forget(id)
 
     async def _happened(self, engine: Engine, event: Mapping[str, Any]) -> bool:
@@ -196,14 +196,14 @@ class LifetimeKeeper:
             await asyncio.to_thread(self._gone, box)
             return bool(await asyncio.to_thread(self._lifetimes.all, self.engine_id))
         if what == "die":
-            self._held.pop(box, None)
+            self._containers.pop(box, None)
         elif what in ("start", "restart"):
             lifetime = await asyncio.to_thread(self._lifetimes.get, box)
             if lifetime is not None and lifetime.engine == self.engine_id:
                 await self._take(engine, lifetime)
         elif (
             what in _USE
-            and (container := self._held.get(box))
+            and (container := self._containers.get(box))
             and not (container.checkup and detail.strip() == container.checkup)
         ):
             container.used_s = time.monotonic()
@@ -211,10 +211,10 @@ class LifetimeKeeper:
 
     async def _look(self, engine: Engine) -> None:
         """End containers whose time is over, and check whether others without commands were in use in other ways."""
-        for box, container in list(self._held.items()):
+        for box, container in list(self._containers.items()):
             if box in self._ends or container.due_s > time.monotonic():
                 continue
-            if await asyncio.to_thread(self._lifetimes.held, container.lifetime.id):
+            if await asyncio.to_thread(self._lifetimes.is_on_hold, container.lifetime.id):
                 container.retry_s = time.monotonic() + HELD_S
                 continue
             why = "max_duration_s ran out" if container.over else await self._idle(engine, container)
@@ -225,7 +225,7 @@ class LifetimeKeeper:
         """Why to end a container; empty if it was in use."""
         limit, data = container.lifetime.idle_timeout_s, await self._inspected(engine, container.lifetime.id)
         if limit is None or data is None or not data["State"].get("Running"):
-            self._held.pop(container.lifetime.id, None)
+            self._containers.pop(container.lifetime.id, None)
             return ""
         now = time.monotonic()
         if data["State"].get("Paused") or await self._busy(engine, data, container):

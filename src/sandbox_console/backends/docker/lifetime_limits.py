@@ -104,7 +104,7 @@ class LifetimeLimits:
             await asyncio.sleep(SEE_S)
             await self.see()
 
-    async def keep(self, engine: str, record: RecordEnd) -> None:
+    async def enforce(self, engine: str, record: RecordEnd) -> None:
         """Run as the keeper."""
         from sandbox_console.backends.docker.lifetime_keeper import LifetimeKeeper
 
@@ -126,7 +126,7 @@ class LifetimeLimits:
         answer = await self._answer() if known is not None else None
         return tuple(_facts(spec, known, answer))
 
-    async def why(self, data: Mapping[str, Any]) -> str:
+    async def end_reason(self, data: Mapping[str, Any]) -> str:
         """Why its keeper ended a container's last run; empty if it did not."""
         known = await self._known(str(data["Id"])) if asks(spec_of(data)) else None
         return known.why if known is not None and known.ended == data["State"].get("StartedAt") else ""

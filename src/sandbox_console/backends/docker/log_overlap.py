@@ -20,7 +20,7 @@ class _Mark(Struct):
     """
 
     at_ns: int = 0
-    told: list[int] = field(default_factory=list)
+    reported: list[int] = field(default_factory=list)
     again: int = 0
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
 
@@ -58,13 +58,13 @@ class ReportedRecords:
             mark = self._marks[record.stream] = _Mark()
         at_ns, word = record.at_ns, hash(record.data)
         if at_ns > mark.at_ns:  # nearly every record
-            mark.at_ns, mark.told, mark.again = at_ns, [word], 1
+            mark.at_ns, mark.reported, mark.again = at_ns, [word], 1
         elif self._told(at_ns, mark, word):
             self.overlap = True
             return False
         elif at_ns == mark.at_ns:
-            mark.told.append(word)
-            mark.again = len(mark.told)
+            mark.reported.append(word)
+            mark.again = len(mark.reported)
         self._remember(mark, at_ns, word)
         return True
 
@@ -78,7 +78,7 @@ class ReportedRecords:
     def _told(self, at_ns: int, mark: _Mark, word: int) -> bool:
         if at_ns < mark.at_ns:
             return self._replaying or (at_ns, word) in mark.recent
-        if self._replaying and mark.again < len(mark.told) and mark.told[mark.again] == word:
+        if self._replaying and mark.again < len(mark.reported) and mark.reported[mark.again] == word:
             mark.again += 1
             return True
         return False

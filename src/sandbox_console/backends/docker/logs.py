@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from sandbox_console.backends.docker.backoff import Backoff
+from sandbox_console.backends.common.backoff import Backoff
 from sandbox_console.backends.docker.bulk_answer import blocks
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Refused, about

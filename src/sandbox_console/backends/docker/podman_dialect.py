@@ -23,7 +23,7 @@ MISSING = {
     Capability.UPDATE_MEMORY: "Podman 4.3 cannot change a limit over this API; the sandbox is recreated",
     Capability.UPDATE_PIDS: "Podman 4.3 cannot change a limit over this API; the sandbox is recreated",
     Capability.PROCESSES: "Podman 4.3 joins the columns of its list of processes; run ps inside",
-    Capability.EVENTS: "Podman 4.3 tells past events late over this API; use podman events",
+    Capability.EVENTS: "Podman 4.3 sends past events late over this API; use podman events",
 }
 """What Podman lacks over Docker's API, with the reasons."""
 

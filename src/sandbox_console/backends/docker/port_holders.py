@@ -20,10 +20,10 @@ _IDLE_S = 120.0
 _LIVE = ("running", "paused", "restarting")
 
 
-async def holder(engine: Engine, place: PublishedPort) -> tuple[str, str]:
+async def holder(engine: Engine, published: PublishedPort) -> tuple[str, str]:
     """The holder's name, and the token of its gateway if that is idle. Both are empty if it is not a container."""
     for row in await engine.call("GET", "containers/json"):
-        if any(_overlaps(bound, place) for bound in row.get("Ports") or ()):
+        if any(_overlaps(bound, published) for bound in row.get("Ports") or ()):
             labels = row.get("Labels") or {}
             return await _behind(engine, row, labels[GATEWAY]) if is_gateway(_name(row), labels) else (_name(row), "")
     return "", ""
@@ -49,10 +49,10 @@ async def _left(engine: Engine, sandbox: str, gateway: str) -> bool:
     return began is None or time.time() - began > _IDLE_S or (ended is not None and began < ended)
 
 
-def _overlaps(bound: Mapping[str, Any], place: PublishedPort) -> bool:
+def _overlaps(bound: Mapping[str, Any], published: PublishedPort) -> bool:
     every = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
-    same = place.address in every or bound.get("IP", "") in (place.address, *every)
-    return same and bound.get("PublicPort") == place.host_port and bound.get("Type") == "tcp"
+    same = published.address in every or bound.get("IP", "") in (published.address, *every)
+    return same and bound.get("PublicPort") == published.host_port and bound.get("Type") == "tcp"
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -47,19 +47,20 @@ def bindings(requested: Sequence[PublishedPort]) -> dict[str, Any]:
     }
 
 
-def facts(requested: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why: str) -> Iterator[Fact]:
-    """Where the engine publishes each port; ``why`` is shown if ``gateway``, as inspected, does not publish it."""
+def facts(requested: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, reason: str) -> Iterator[Fact]:
+    """Where the engine publishes each port; ``reason`` is shown if ``gateway``, as inspected, does not publish it."""
     found: dict[int, list[Mapping[str, str]]] = {}
     for published, places in zip(requested, _bound(requested, gateway), strict=True):
         found.setdefault(published.port, []).extend(places)
     for port, places in found.items():
-        yield port_fact(f"{port}/tcp", places, "" if places else why)
+        yield port_fact(f"{port}/tcp", places, "" if places else reason)
 
 
 def unbound(requested: Sequence[PublishedPort], gateway: Mapping[str, Any]) -> str:
     """The first requested address that the engine has not bound; empty if it has bound all."""
     return next(
-        (port.place for port, places in zip(requested, _bound(requested, gateway), strict=True) if not places), ""
+        (port.host_address for port, places in zip(requested, _bound(requested, gateway), strict=True) if not places),
+        "",
     )
 
 
@@ -74,11 +75,15 @@ def wanted(requested: Sequence[PublishedPort], message: str) -> PublishedPort | 
 def failure(requested: Sequence[PublishedPort], name: str, message: str) -> BackendError | None:
     """The error for ports that cannot be published, in the engine's words; None if it refuses something else."""
     text = plain(message)
-    why = _ENDPOINT.sub("", text)
-    if not requested or (why == text and "host port" not in text and "userland proxy" not in text):
+    reason = _ENDPOINT.sub("", text)
+    if not requested or (reason == text and "host port" not in text and "userland proxy" not in text):
         return None
-    hint = _ELSEWHERE if "assign requested address" in why else "sandbox-console show tells what it was made with"
-    return BackendError(f"the ports of {name} cannot be published: {why}", hint=hint)
+    hint = (
+        _ELSEWHERE
+        if "assign requested address" in reason
+        else "sandbox-console show has the settings that it was created with"
+    )
+    return BackendError(f"the ports of {name} cannot be published: {reason}", hint=hint)
 
 
 def _listener(number: int) -> str:

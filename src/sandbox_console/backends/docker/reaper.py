@@ -89,8 +89,10 @@ class Reaper:
         # On a busy machine, killed processes can take longer to go than all rounds of the first run.
         if code == _LEFT and (code := await self._signal("KILL", 50)) == 0:
             return
-        why = "it is still there after SIGKILL" if code == _LEFT else "the image has no working /bin/sh to end it with"
-        raise BackendError(f"the command may still run: {why}", hint="stop or kill the sandbox")
+        reason = (
+            "it is still there after SIGKILL" if code == _LEFT else "the image has no working /bin/sh to end it with"
+        )
+        raise BackendError(f"the command may still run: {reason}", hint="stop or kill the sandbox")
 
     async def _signal(self, name: str, rounds: int) -> int:
         """The helper's exit code; 0 if nothing with the mark is left, or the container is not running."""

@@ -147,9 +147,9 @@ def _alive(pid: int) -> bool:
 
 
 def _translated(context: str, address: Address, error: Exception) -> BackendUnreachable:
-    why, hint = _reason(address, error)
+    reason, hint = _reason(address, error)
     mine = isinstance(error, (asyncssh.ConfigParseError, asyncssh.KeyImportError))
-    return (Unusable if mine else BackendUnreachable)(engine_prefix(context) + why, hint=hint)
+    return (Unusable if mine else BackendUnreachable)(engine_prefix(context) + reason, hint=hint)
 
 
 def _reason(address: Address, error: Exception) -> tuple[str, str]:
@@ -157,14 +157,14 @@ def _reason(address: Address, error: Exception) -> tuple[str, str]:
     ssh = f"ssh -p {address.port} {address.login}" if address.port else f"ssh {address.login}"
     match error:
         case asyncssh.HostKeyNotVerifiable():
-            why = f"the host key of {host} is not in known_hosts, or is not the one that stands there"
-            return why, f"compare the key and accept it once: {ssh}"
+            reason = f"the host key of {host} is not in known_hosts, or is not the one that stands there"
+            return reason, f"compare the key and accept it once: {ssh}"
         case asyncssh.PermissionDenied():
-            why = f"{host} refused the login: it accepted no key of yours"
-            return why, f"make sure that this works without a question: {ssh} -o BatchMode=yes true"
+            reason = f"{host} refused the login: it accepted no key of yours"
+            return reason, f"make sure that this works without a question: {ssh} -o BatchMode=yes true"
         case asyncssh.ChannelOpenError():  # OpenSSH returns one code and no reason for all three
-            why = f"no engine answers at {host}:{address.path}, or you may not open it, or sshd forwards no sockets"
-            return why, "start the engine, join the group docker there, or set AllowStreamLocalForwarding yes"
+            reason = f"no engine answers at {host}:{address.path}, or you may not open it, or sshd forwards no sockets"
+            return reason, "start the engine, join the group docker there, or set AllowStreamLocalForwarding yes"
         case asyncssh.ConfigParseError() | asyncssh.KeyImportError():
             return f"the ssh configuration cannot be used: {message}", "look at ~/.ssh/config"
         case TimeoutError():

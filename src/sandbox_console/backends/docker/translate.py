@@ -75,25 +75,17 @@ def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "", backe
 
 
 def from_inspect(
-    context: str,
-    data: Mapping[str, Any],
-    info: Mapping[str, Any],
-    *,
-    image: Mapping[str, Any] | None = None,
-    oom_at: float | None = None,
-    published: Sequence[Fact] = (),
-    lives: Sequence[Fact] = (),
-    why: str = "",
-    ours: str = "",
-    backend: str = "docker",
-    asked: SandboxSpec | None = None,
-    rules: Any = (),
-) -> Sandbox:
+    context: str, data: Mapping[str, Any], info: Mapping[str, Any], *,
+    image: Mapping[str, Any] | None = None, oom_at: float | None = None, published: Sequence[Fact] = (),
+    lives: Sequence[Fact] = (), end_reason: str = "", ours: str = "", backend: str = "docker",
+    asked: SandboxSpec | None = None, rules: Any = (),
+) -> Sandbox:  # fmt: skip
     """A container as inspected, with the facts about it.
 
     ``image`` is its image as inspected, ``oom_at`` the time of an OOM kill according to an event, ``published`` and
-    ``lives`` are facts about ports and time limits, ``why`` is why its keeper ended it, ``ours`` this installation.
-    ``asked`` is what it was last asked to be, if its labels no longer say that; ``rules`` is what its egress rules are.
+    ``lives`` are facts about ports and time limits, ``end_reason`` is why its keeper ended it, ``ours`` this
+    installation. ``asked`` is the spec that it was last given, if its labels no longer have it, and ``rules`` are its
+    egress rules.
     """
     state, config = data["State"], data["Config"]
     labels, name = config.get("Labels") or {}, str(data["Name"]).lstrip("/")
@@ -109,7 +101,7 @@ def from_inspect(
         created_at=seconds(data.get("Created")),
         started_at=seconds(state.get("StartedAt")),
         finished_at=seconds(state.get("FinishedAt")) if ended else None,
-        exit=_exit(state.get("ExitCode"), oom, state.get("Error", "") or why) if ended else None,
+        exit=_exit(state.get("ExitCode"), oom, state.get("Error", "") or end_reason) if ended else None,
         labels=_shown(labels, spec),
         managed=spec is not None,
         maker="" if spec else maker(name, " ".join(command(config)), labels, ours),

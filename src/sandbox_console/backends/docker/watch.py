@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
+from sandbox_console.backends.common.backoff import Backoff
 from sandbox_console.backends.docker import podman_dialect
-from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S, Connection
 from sandbox_console.backends.docker.engine_cache import EngineCache
 from sandbox_console.backends.docker.failures import Lost

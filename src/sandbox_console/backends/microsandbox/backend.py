@@ -185,7 +185,7 @@ class MicrosandboxBackend(Abilities):
         shell = request.shell or await self._best_shell(machine)
         env = {"TERM": request.term, **request.env}
         options = lifecycle.exec_options(seen.spec, secrets, env, request.workdir, request.user)
-        handle = await self._stream(module, machine, (shell,), tty=True, **options)
+        handle = await self._stream(module, machine, request.argv(shell), tty=True, **options)
         terminal = MicrosandboxTerminal(handle, lambda session: guest_scripts.sweep(machine, session))
         await terminal.resize(request.cols, request.rows)
         return terminal

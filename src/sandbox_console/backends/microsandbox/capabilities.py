@@ -14,7 +14,7 @@ _MISSING = {
     Capability.UPDATE_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
     Capability.EGRESS_UPDATE: "the network of a microVM is set when it is made; update recreates it",
     Capability.EGRESS_RECORDS: "the runtime logs no connection; only a secret that was sent where it may not go",
-    Capability.DIFF: "the runtime tells no difference between a root and its image",
+    Capability.DIFF: "the runtime does not report how a root differs from its image",
     Capability.ATTACH: "a main process has no input; its output is its log",
     Capability.COMMIT: "the runtime makes no image of a root; snapshot keeps it",
 }

@@ -96,7 +96,7 @@ def _disk() -> Diagnosis:
     if not os.access(there, os.W_OK):
         return Diagnosis("disk", "warning", f"{there} cannot be written", "set MSB_HOME to a folder of your own")
     if free < LEAST_GIB:
-        return Diagnosis("disk", "warning", text, "msb df tells what takes it; sandbox-console images prune frees some")
+        return Diagnosis("disk", "warning", text, "msb df shows what uses it; sandbox-console images prune frees some")
     return Diagnosis("disk", "ok", text)
 
 

@@ -100,7 +100,7 @@ async def published(module: Any, name: str) -> None:
         return
     for turn in range(_LISTENS_TRIES):
         there = await asyncio.to_thread(ports.listening, pid, view.ports)
-        if not (lost := [port for port in view.ports if port.place not in there]):
+        if not (lost := [port for port in view.ports if port.host_address not in there]):
             return
         await asyncio.sleep(_LISTENS_S if turn < _LISTENS_TRIES - 1 else 0)
     raise ports.taken(view.shown_name, lost[0])

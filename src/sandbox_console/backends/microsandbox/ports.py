@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sandbox_console.backends.common.messages import place_taken, reach
+from sandbox_console.backends.common.messages import address_taken, reach
 from sandbox_console.errors import Conflict, InvalidSpec
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
@@ -71,12 +71,12 @@ def _refusal(name: str, port: PublishedPort, error: OSError) -> Conflict | Inval
     if error.errno == errno.EADDRINUSE:
         return taken(name, port)
     why = "only root may take a port below 1024" if error.errno == errno.EACCES else error.strerror
-    return InvalidSpec({"ports": f"{port.place} of this host cannot be listened at: {why}"})
+    return InvalidSpec({"ports": f"{port.host_address} of this host cannot be listened at: {why}"})
 
 
 def taken(name: str, port: PublishedPort) -> Conflict:
     """The error if something else listens at an address."""
-    return place_taken(name, port.place, "", "end what listens there, or publish it at another port")
+    return address_taken(name, port.host_address, "", "end what listens there, or publish it at another port")
 
 
 def bindings(module: Any, ports: Ports) -> list[Any]:
@@ -107,19 +107,21 @@ def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
     for published in ports:
         by_port.setdefault(published.port, []).append(published)
     for port, places in sorted(by_port.items()):
-        there = [published for published in places if listening is not None and published.place in listening]
-        lost = ", ".join(published.place for published in places if listening is not None and published not in there)
+        there = [published for published in places if listening is not None and published.host_address in listening]
+        lost = ", ".join(
+            published.host_address for published in places if listening is not None and published not in there
+        )
         note = f"nothing listens at {lost}" if lost else reach(published.address for published in there)
-        value = ", ".join(published.place for published in there) or "not published"
+        value = ", ".join(published.host_address for published in there) or "not published"
         yield Fact(f"port {port}/tcp", value, enforced=not lost, note=note)
 
 
 def listening(pid: int, ports: Ports) -> frozenset[str]:
     """The addresses at which a process listens, from /proc. On systems without it, all of them are assumed."""
     if sys.platform != "linux":
-        return frozenset(one.place for one in ports)
+        return frozenset(one.host_address for one in ports)
     sockets = set(_sockets(pid))
-    return frozenset(place for place, inode in _listeners() if inode in sockets)
+    return frozenset(host_address for host_address, inode in _listeners() if inode in sockets)
 
 
 def _sockets(pid: int) -> Iterator[str]:
@@ -140,7 +142,7 @@ def _listeners() -> Iterator[tuple[str, str]]:
                 words = line.split()
                 if words[3] == _LISTEN:
                     address, _, port = words[1].partition(":")
-                    yield PublishedPort(_address(address), int(port, 16), 0).place, words[9]
+                    yield PublishedPort(_address(address), int(port, 16), 0).host_address, words[9]
 
 
 def _address(text: str) -> str:

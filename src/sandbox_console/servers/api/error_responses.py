@@ -23,15 +23,14 @@ from sandbox_console.errors import (
 )
 from sandbox_console.model.actor import acting_as
 from sandbox_console.model.text import clean
+from sandbox_console.model.trace import traced
 from sandbox_console.servers.api.authentication import GRANT_HEADER, Callers, Forbidden, Unauthorized
 from sandbox_console.servers.api.handlers import CALLER, answer
+from sandbox_console.servers.api.pacing import Pacing
 from sandbox_console.servers.api.schemas import Problem
 
 OPEN = frozenset({"/healthz", "/openapi.json"})
 """The paths that are answered without a token."""
-
-REFUSAL_S = 1.0
-"""Seconds that a refused caller waits for the answer, so that repeated attempts hardly affect others."""
 
 _FULL = ("api.max_sandboxes", "api.max_per_bucket")
 _ASKED_TOO_MUCH = (
@@ -58,6 +57,7 @@ class ErrorResponses:
         self._callers = callers
         self._authorities = frozenset(authorities)
         self._max_calls = max_calls
+        self._pacing = Pacing()
         self._running: Counter[tuple[str, str]] = Counter()
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -78,15 +78,15 @@ class ErrorResponses:
                 raise
             return _told(error.status, error.text or error.reason, "http", headers=_allow(error))
         except Unauthorized as error:
-            await asyncio.sleep(REFUSAL_S)
+            await self._pacing.refused(_who(request))
             return _told(401, str(error), "unauthorized", headers={"WWW-Authenticate": "Bearer"})
         except Forbidden as error:
-            await asyncio.sleep(REFUSAL_S)
+            await self._pacing.refused(_who(request))
             return _told(403, str(error), "forbidden")
         except ConsoleError as error:
             status = status_of(error)
             if status == 429:
-                await asyncio.sleep(REFUSAL_S)
+                await self._pacing.refused(_who(request))
             headers = {"Retry-After": "1"} if status in (429, 503) else {}
             return _told(status, error.message, error.code, error.hint, error.audit_id, headers)
         except Exception as error:  # noqa: BLE001 - no detail of a bug is a caller's business
@@ -110,7 +110,7 @@ class ErrorResponses:
         request[CALLER] = caller
         key = (caller.token, caller.bucket)
         if self._running[key] >= self._max_calls:
-            await asyncio.sleep(REFUSAL_S)
+            await self._pacing.refused(_who(request))
             text = f"{self._max_calls} of your calls are running, the most at a time"
             return _told(429, text, "busy", headers={"Retry-After": "1"})
         self._running[key] += 1
@@ -118,13 +118,19 @@ class ErrorResponses:
         assert task is not None  # noqa: S101 - aiohttp runs handlers in tasks
         self._tasks.add(task)
         try:
-            with acting_as(caller.actor):
+            with acting_as(caller.actor), traced(_only(request, "traceparent")):
                 return await handler(request)
         finally:
             self._tasks.discard(task)
             self._running[key] -= 1
             if not self._running[key]:
                 del self._running[key]
+
+
+def _who(request: web.Request) -> str:
+    """Who is refused: a token, or an address if none was shown."""
+    caller = request.get(CALLER)
+    return f"token {caller.token}" if caller is not None else request.remote or ""
 
 
 def _only(request: web.Request, name: str) -> str:

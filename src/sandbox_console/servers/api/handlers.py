@@ -15,7 +15,8 @@ from sandbox_console.library import ExecResult, SandboxHandle
 from sandbox_console.model.action import Action, Exec, Remove
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.servers.api.authentication import Caller
-from sandbox_console.servers.api.sandboxes import Box, Sandboxes
+from sandbox_console.servers.api.listing import Box
+from sandbox_console.servers.api.sandboxes import Sandboxes
 from sandbox_console.servers.api.schemas import (
     CreateBody,
     Created,

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from sandbox_console import service
 from sandbox_console.errors import Denied, InvalidSpec, NotFound, UsageError
 from sandbox_console.library import Console, SandboxHandle, SandboxSpec
 from sandbox_console.model.action import Action, Create
-from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.servers.api.authentication import Caller
 from sandbox_console.servers.api.leftovers import RUN
+from sandbox_console.servers.api.listing import BUCKET, MADE_HERE, SUBJECT, TOKEN, Box, Listing, box_of
 from sandbox_console.servers.api.schemas import CreateBody, RunBody
 from sandbox_console.service.server_options import from_template, with_labels
 
 OWN = "a2a."
 """The beginning of labels that callers cannot set."""
 
-_TOKEN, _SUBJECT, _BUCKET, _NAME = "a2a.token", "a2a.subject", "a2a.bucket", "a2a.name"
-_MADE_HERE = re.compile(r"sb-[0-9a-f]{12}\Z")
+_NAME = "a2a.name"
 _IDLE = ("sleep", "2147483647")
 TEMPLATE = "template"
 """The label with which a caller names one of the allowed templates."""
-
-
-class Box(Struct, frozen=True):
-    """A sandbox of a caller."""
-
-    ref: SandboxRef
-    name: str
-    token: str
-    subject: str
-    bucket: str
-
-    def belongs_to(self, caller: Caller) -> bool:
-        """Whether the caller made it, or another with the same token for the same agent and bucket."""
-        same = (self.token, self.subject) == (caller.token, caller.subject)
-        return same and caller.bucket in ("", self.bucket)
 
 
 class Sandboxes:
@@ -55,25 +37,35 @@ class Sandboxes:
         self.console = Console(opened)
         self._options = opened.config.api
         self._run = run
-        self._boxes: dict[str, Box] = {}
+        self._listing = Listing(opened, self._options.backend)
         self._coming: dict[str, str] = {}
-        self._counting = asyncio.Lock()
         self._place: tuple[str, str] | None = None
 
+    async def close(self) -> None:
+        """End what is asked of backends."""
+        await self._listing.close()
+
     async def names(self, caller: Caller) -> list[str]:
-        """The names of the token's sandboxes; with a grant, only those of its agent and bucket."""
-        boxes = await self._every()
+        """The names of the token's sandboxes; with a grant, only those of its agent and bucket.
+
+        Raises BackendUnreachable if a host that may have some does not answer.
+        """
+        await self._listing.refresh()
+        self._listing.need_all()
+        boxes = self._listing.boxes.values()
         return sorted(
             box.name for box in boxes if box.token == caller.token and (not caller.bucket or box.belongs_to(caller))
         )
 
     async def box(self, name: str) -> Box:
-        """The sandbox with a name, whose owner the caller has to check. Raises NotFound."""
-        if name not in self._boxes and _MADE_HERE.match(name):
-            await self._every()
-        if name not in self._boxes:
+        """The sandbox with a name, whose owner the caller has to check. Raises NotFound, BackendUnreachable."""
+        if name not in self._listing.boxes and MADE_HERE.match(name):
+            await self._listing.refresh()
+            if name not in self._listing.boxes:
+                self._listing.need_all()
+        if name not in self._listing.boxes:
             raise NotFound("no sandbox has that name", hint="GET /v1/sandboxes")
-        return self._boxes[name]
+        return self._listing.boxes[name]
 
     def handle(self, box: Box) -> SandboxHandle:
         """The sandbox to act on."""
@@ -81,7 +73,7 @@ class Sandboxes:
 
     def forget(self, box: Box) -> None:
         """Forget a sandbox that is gone."""
-        self._boxes.pop(box.name, None)
+        self._listing.forget(box)
 
     async def refuse(self, action: Action, why: Denied) -> None:
         """Record an action that a caller may not do, and raise ``why``."""
@@ -92,8 +84,7 @@ class Sandboxes:
         spec = self._spec(caller, body, body.labels | ({_NAME: body.name} if body.name else {}))
         async with self._room(caller, spec, body):
             handle = await self.console.create(spec, backend=self._options.backend)
-        box = _box(handle.ref, spec)
-        self._boxes[box.name] = box
+        self._listing.add(box := box_of(handle.ref, spec))
         return box
 
     @asynccontextmanager
@@ -112,7 +103,7 @@ class Sandboxes:
         if template not in (self._options.template, *self._options.allow):
             raise UsageError(f"labels: there is no template {template!r}", hint="see [api] allow of the server")
         spec = from_template(self._opened.config.templates, template, f"sb-{secrets.token_hex(6)}")
-        owner = {_TOKEN: caller.token, _SUBJECT: caller.subject, _BUCKET: body.bucket}
+        owner = {TOKEN: caller.token, SUBJECT: caller.subject, BUCKET: body.bucket}
         spec = with_labels(spec, labels | owner)
         return structs.replace(
             spec, image=spec.image or body.image, command=spec.command or _IDLE,
@@ -137,12 +128,10 @@ class Sandboxes:
         """Reserve a place for one more sandbox while it is made, within the limits. Raises Denied, with its row."""
         if why := self._not_allowed(caller, spec, body):
             await self._opened.refuse(await self._action(spec), why)
-        async with self._counting:
-            full = self._full(body.bucket, await self._every())
-            if full is None:
-                self._coming[spec.name] = body.bucket
-        if full is not None:
+        await self._listing.refresh()
+        if full := self._full(body.bucket):
             await self._opened.refuse(await self._action(spec), full)
+        self._coming[spec.name] = body.bucket
         try:
             yield
         finally:
@@ -159,8 +148,10 @@ class Sandboxes:
                 return Denied(f"{field} is above the maximum of {cap:g}", rule=f"api.max_{field}")
         return None
 
-    def _full(self, bucket: str, boxes: Sequence[Box]) -> Denied | None:
-        there = {one.name: one.bucket for one in boxes} | self._coming
+    def _full(self, bucket: str) -> Denied | None:
+        listing = self._listing
+        there = dict.fromkeys(listing.unseen, "") | {box.name: box.bucket for box in listing.boxes.values()}
+        there |= self._coming
         if len(there) >= self._options.max_sandboxes:
             return Denied(f"there are {len(there)} sandboxes, the most allowed", rule="api.max_sandboxes")
         own = sum(one == bucket for one in there.values())
@@ -172,14 +163,3 @@ class Sandboxes:
         if self._place is None:
             self._place = await self._opened.place_for(self._options.backend)
         return Create(spec, *self._place)
-
-    async def _every(self) -> list[Box]:
-        """All sandboxes of callers, as the backend lists them now."""
-        sandboxes, _ = await self.console.list(self._options.backend.partition("/")[0])
-        boxes = [_box(one.ref, one) for one in sandboxes if one.managed and one.labels.get(_TOKEN)]
-        self._boxes = {one.name: one for one in boxes}
-        return boxes
-
-
-def _box(ref: SandboxRef, of: SandboxSpec | Sandbox) -> Box:
-    return Box(ref, of.name, of.labels[_TOKEN], of.labels.get(_SUBJECT, ""), of.labels.get(_BUCKET, ""))

@@ -69,6 +69,7 @@ async def application(
             yield _made(Calls(sandboxes, options.max_timeout_s), door)
         finally:
             await door.close()
+            await sandboxes.close()
     finally:
         life.end()
 

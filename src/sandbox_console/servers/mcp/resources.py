@@ -31,7 +31,7 @@ class Resources:
 
     async def spec(self, name: str) -> str:
         """The spec of a sandbox, and which parts of it are enforced."""
-        return untrusted(cleaned(await self._tools.described(await self._visible.find(name))))
+        return untrusted(cleaned(await self._tools.described(await self._visible.detailed(name))))
 
     async def logs(self, name: str) -> str:
         """The end of the output of a sandbox's main process."""

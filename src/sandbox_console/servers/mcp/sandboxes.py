@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from sandbox_console import service
-from sandbox_console.errors import ConfigError, Denied, NotFound, UsageError
+from sandbox_console.errors import BackendUnreachable, ConfigError, Denied, NotFound, UsageError
 from sandbox_console.library import Console, SandboxHandle
 from sandbox_console.model.action import Action, Create
 from sandbox_console.model.actor import acting
 from sandbox_console.model.check import name_problem
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
+from sandbox_console.service.reads.lookup import host_label
 from sandbox_console.service.server_options import from_template, with_labels
 
 CALLER = "mcp.caller"
@@ -27,19 +28,32 @@ class Visible:
         self.options = opened.config.mcp
         self._labels = _labels(self.options.labels)
 
-    async def every(self) -> list[Sandbox]:
-        """All visible sandboxes."""
-        sandboxes, _ = await self.console.list(self.options.backend.partition("/")[0])
-        return [sandbox for sandbox in sandboxes if sandbox.managed and self._labels.items() <= sandbox.labels.items()]
+    async def every(self) -> tuple[list[Sandbox], list[BackendHealth]]:
+        """All visible sandboxes, without details, and the hosts that should answer and do not."""
+        sandboxes, healths = await self.opened.names(self.options.backend.partition("/")[0])
+        silent = [one for one in healths if one.state not in (HealthState.OK, HealthState.UNAVAILABLE)]
+        return [one for one in sandboxes if one.managed and self._labels.items() <= one.labels.items()], silent
 
     async def find(self, name: str) -> Sandbox:
-        """A sandbox by its name or full reference. Raises NotFound also for one that is not visible."""
-        sandboxes = [sandbox for sandbox in await self.every() if name in (sandbox.name, str(sandbox.ref))]
+        """A sandbox by its name or full reference, without details.
+
+        Raises NotFound, also for one that is not visible, and BackendUnreachable if a silent host may have it.
+        """
+        every, silent = await self.every()
+        sandboxes = [sandbox for sandbox in every if name in (sandbox.name, str(sandbox.ref))]
         if len(sandboxes) > 1:
             raise UsageError("several sandboxes have that name", hint="use the ref that list gives")
-        if not sandboxes:
-            raise NotFound("no sandbox that you may see has that name", hint="the tool list shows which there are")
-        return sandboxes[0]
+        if sandboxes:
+            return sandboxes[0]
+        for health in silent:
+            known = self.opened.fleet.names.of((health.backend, health.host))
+            if known.holds(name.rpartition("/")[2]) or not known.answered_at:
+                raise BackendUnreachable(f"{host_label(health)} does not answer: {health.reason}", hint=health.hint)
+        raise NotFound("no sandbox that you may see has that name", hint="the tool list shows which there are")
+
+    async def detailed(self, name: str) -> Sandbox:
+        """A sandbox as ``find`` finds it, with its spec and its end. Raises the same."""
+        return await self.opened.inspect((await self.find(name)).ref)
 
     def handle(self, sandbox: Sandbox) -> SandboxHandle:
         """The sandbox to act on, without consent, so actions that need a confirmation are refused."""
@@ -53,7 +67,7 @@ class Visible:
             raise UsageError(f"name: {wrong}")
         labels = {**self._labels, CALLER: acting()}
         spec = with_labels(from_template(self.opened.config.templates, template, name), labels)
-        own = [sandbox for sandbox in await self.every() if sandbox.labels.get(CALLER) == acting()]
+        own = [sandbox for sandbox in (await self.every())[0] if sandbox.labels.get(CALLER) == acting()]
         if len(own) >= self.options.max_sandboxes:
             place = await self.opened.place_for(self.options.backend)
             why = Denied(f"you have made {len(own)} sandboxes, the most allowed", rule="mcp.max_sandboxes")

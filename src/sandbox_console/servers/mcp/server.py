@@ -13,9 +13,9 @@ from mcp_types import ToolAnnotations
 from sandbox_console import service
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.actor import acting_as
-from sandbox_console.model.text import clean
 from sandbox_console.servers.mcp.resources import Resources
 from sandbox_console.servers.mcp.sandboxes import Visible
+from sandbox_console.servers.mcp.text import refusal
 from sandbox_console.servers.mcp.tools import Tools
 from sandbox_console.service.server_options import READING
 from sandbox_console.version import __version__
@@ -59,8 +59,6 @@ def _told(handler: Handler, kind: type[Exception]) -> Handler:
         try:
             return await handler(*args, **named)
         except ConsoleError as error:
-            row = f" (audit row {error.audit_id})" if error.audit_id else ""
-            hint = f"; {error.hint}" if error.hint else ""
-            raise kind(clean(f"{error.code}: {error.message}{hint}{row}")) from None
+            raise kind(refusal(error)) from None
 
     return call

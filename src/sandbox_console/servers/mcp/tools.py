@@ -12,16 +12,16 @@ from pydantic import Field
 from sandbox_console.errors import Denied, NotFound, UsageError
 from sandbox_console.model.action import ChangeEgress, Remove
 from sandbox_console.model.actor import acting
-from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.egress import REASONS, EgressRule
 from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.log import LogRecord
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.model.verdict import verdict
 from sandbox_console.servers.mcp.sandboxes import Visible
 from sandbox_console.servers.mcp.text import cleaned, lines, untrusted
 from sandbox_console.service import has_gateway
+from sandbox_console.service.incident.cause import judge
 from sandbox_console.service.reads.host_requests import RULE
+from sandbox_console.service.reads.lookup import host_label
 
 Name = Annotated[str, Field(description="a sandbox's name or ref, as list gives it", max_length=256)]
 Path = Annotated[str, Field(description="an absolute path in the sandbox", max_length=4096)]
@@ -44,12 +44,15 @@ class Tools:
 
     async def list(self) -> str:
         """List the sandboxes that you may see, with their status and image."""
-        sandboxes = await self._visible.every()
-        return untrusted({"sandboxes": cleaned([await self._visible.told(sandbox) for sandbox in sandboxes])})
+        sandboxes, silent = await self._visible.every()
+        data: dict[str, Any] = {"sandboxes": [await self._visible.told(sandbox) for sandbox in sandboxes]}
+        if silent:
+            data["not_answering"] = [{"backend": host_label(health), "why": health.reason} for health in silent]
+        return untrusted(cleaned(data))
 
     async def inspect(self, name: Name) -> str:
         """Show one sandbox: its spec, and which parts of it are enforced."""
-        return untrusted(cleaned(await self.described(await self._visible.find(name))))
+        return untrusted(cleaned(await self.described(await self._visible.detailed(name))))
 
     async def described(self, sandbox: Sandbox) -> dict[str, Any]:
         """A sandbox with its spec, but only the names of variables."""
@@ -78,9 +81,8 @@ class Tools:
 
     async def why(self, name: Name) -> str:
         """Tell why a sandbox ended: its exit, signal or limit, and who stopped it."""
-        sandbox = await self._visible.find(name)
-        entries = await self._visible.opened.history(AuditQuery(limit=50, target=str(sandbox.ref)))
-        judged = verdict(sandbox, entries)
+        sandbox = await self._visible.detailed(name)
+        judged = await judge(self._visible.opened, sandbox)
         data: dict[str, Any] = {"status": str(sandbox.status), "why": "it has not ended", "evidence": []}
         if judged is not None:
             data |= {"why": judged.headline, "evidence": list(judged.evidence), "sure": judged.sure}
@@ -145,7 +147,7 @@ class Tools:
         self, name: Name, host: Annotated[str, Field(description="a host, host:port or *.suffix", max_length=255)]
     ) -> str:
         """Ask the operator to let a sandbox reach a host. Nothing is opened until a person agrees."""
-        sandbox = await self._visible.find(name)
+        sandbox = await self._visible.detailed(name)
         asks = ChangeEgress(sandbox.ref, add=(EgressRule(host, source="asked"),))
         if wrong := rule_problems(asks, allow_ip=False):
             raise UsageError(f"host: {wrong['egress']}")

@@ -24,20 +24,20 @@ class Followed(Struct, frozen=True):
 class AuditWatch:
     """The ended actions since a place, or at the first look since a time (Unix seconds).
 
-    ``place`` is to be kept together with what came of them.
+    ``position`` is to be kept together with what came of them.
     """
 
-    def __init__(self, console: Console, place: Followed | None, since: float) -> None:
+    def __init__(self, console: Console, position: Followed | None, since: float) -> None:
         self._console = console
-        self._begin = since if place is None else None
-        self.place = place or Followed(0)
+        self._begin = since if position is None else None
+        self.position = position or Followed(0)
 
     async def ended(self) -> AsyncIterator[AuditEntry]:
         """Actions that ended since the last look. Raises AuditUnavailable."""
         newest = await self._console.audit_log.newest()
-        if newest == self.place.newest:
+        if newest == self.position.newest:
             return
-        before, still = self.place, list[int]()
+        before, still = self.position, list[int]()
         for seq in before.open:
             entry = await self._console.audit_entry(seq)
             if entry.end is None:
@@ -51,7 +51,7 @@ class AuditWatch:
                 still.append(entry.attempt.seq)
             else:
                 yield entry
-        self.place, self._begin = Followed(newest, tuple(still)), None
+        self.position, self._begin = Followed(newest, tuple(still)), None
 
     async def _since(self, seq: int) -> list[AuditEntry]:
         """The attempts after a row, newest first."""

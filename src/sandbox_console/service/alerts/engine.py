@@ -47,7 +47,7 @@ class AlertEngine:
         self._console, self._store, self._options = console, store, options
         self._notice, self._sent, self._now = notice, sent, now
         self._open = {(alert.rule, alert.subject): alert for alert in kept.alerts}
-        self._told = dict(kept.told)
+        self._last_messages = dict(kept.last_message)
         self._findings = Findings(console, options.rules, kept.since, kept.hits, kept.places, now)
         self._forgot_at = 0.0
         self._record_at: float | None = 0.0
@@ -168,10 +168,10 @@ class AlertEngine:
             silenced = lifecycle.is_silenced(alert, silences, now)
             if silenced is not alert.silenced:
                 alert = changes.alerts[alert.id] = structs.replace(alert, silenced=silenced)  # noqa: PLW2901
-            before = self._told.get(key)
-            status, told = lifecycle.told_about(alert, self._options.rules[alert.rule], before, now)
-            if told is not None:
-                changes.told[key] = told
+            before = self._last_messages.get(key)
+            status, last_message = lifecycle.message_due(alert, self._options.rules[alert.rule], before, now)
+            if last_message is not None:
+                changes.last_message[key] = last_message
             if status is not None:
                 due.setdefault((alert.rule, status), []).append(_with_kept(alert, before, status))
         for (name, status), alerts in due.items():
@@ -187,7 +187,7 @@ class AlertEngine:
         for alert in changes.alerts.values():
             if alert is not None and alert.state is not AlertState.RESOLVED:
                 self._open[alert.rule, alert.subject] = alert
-        self._told |= changes.told
+        self._last_messages |= changes.last_message
         self._findings.applied(changes)
 
     # Afterwards
@@ -236,11 +236,11 @@ async def record(console: Console, alert: Alert, channels: Sequence[str]) -> Non
     await journal.finish(permit, Outcome.OK, 0, {})
 
 
-def _with_kept(alert: Alert, told: LastMessage | None, status: Status) -> Alert:
-    if status != "firing" or told is None or not told.kept:
+def _with_kept(alert: Alert, last_message: LastMessage | None, status: Status) -> Alert:
+    if status != "firing" or last_message is None or not last_message.kept:
         return alert
     return structs.replace(
-        alert, text=lifecycle.cleaned(f"{alert.text} (and {told.kept} times since the last message)")
+        alert, text=lifecycle.cleaned(f"{alert.text} (and {last_message.kept} times since the last message)")
     )
 
 

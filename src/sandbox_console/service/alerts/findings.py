@@ -58,14 +58,16 @@ class Findings:
         self._taken_places: set[str] = set()
         self._happened: list[Happened] = []
         self._given: list[Happened] = []
-        self._new_places: dict[Key, Any] = {}
+        self._new_positions: dict[Key, Any] = {}
         self._given_places: dict[Key, Any] = {}
         self._ours: dict[tuple[SandboxRef, float | None], bool] = {}
         self._restarts = Restarts(rules, self._tests, self._since)
         self._denied: dict[SandboxRef, int] = {}
         self._logs = LogWatch(console, log_rules(rules, since), self._read_to, self._take_lines)
-        place = places.get(("audit", ""))
-        self._audit = AuditWatch(console, convert(place, Followed) if place else None, min(since.values(), default=0.0))
+        position = places.get(("audit", ""))
+        self._audit = AuditWatch(
+            console, convert(position, Followed) if position else None, min(since.values(), default=0.0)
+        )
         self._on = {rule.on for rule in rules.values()}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -103,8 +105,8 @@ class Findings:
         if "audit" in self._on:
             await self._read_audit()
         self._given, self._happened = [*self._given, *self._happened], []
-        self._given_places |= self._new_places
-        self._new_places = {}
+        self._given_places |= self._new_positions
+        self._new_positions = {}
         self._taken, self._dirty = self._taken | self._dirty, set()
         self._taken_places, self._dirty_places = self._taken_places | self._dirty_places, set()
         for one in self._given:
@@ -209,6 +211,8 @@ class Findings:
                 self._ours.clear()
             query = AuditQuery(limit=20, target=str(sandbox.ref))
             try:
+                if sandbox.finished_at is None:  # a list may lack it
+                    sandbox = await self._console.inspect(sandbox.ref)
                 self._ours[run] = ended_by(sandbox, await self._console.history(query)) is not None
             except ConsoleError:
                 return False
@@ -257,11 +261,11 @@ class Findings:
         if "log" in self._on:
             self._logs.see(sandbox)
         if "restarts" in self._on:
-            place = ("restarts", subject)
-            happened, now = self._restarts.see(sandbox, self._new_places.get(place, self._place(place)), self._now())
+            key = ("restarts", subject)
+            happened, now = self._restarts.see(sandbox, self._new_positions.get(key, self._position(key)), self._now())
             self._happened += happened
             if now is not None:
-                self._new_places[place] = now
+                self._new_positions[key] = now
 
     def _drop(self, ref: SandboxRef) -> None:
         subject = str(ref)
@@ -271,21 +275,21 @@ class Findings:
         self._dirty.add(subject)
         self._logs.drop(ref)
         for source in ("log", "restarts", "denied"):
-            if self._place((source, subject)) is not None:
-                self._new_places[source, subject] = None
+            if self._position((source, subject)) is not None:
+                self._new_positions[source, subject] = None
 
-    def _place(self, key: Key) -> Any:
+    def _position(self, key: Key) -> Any:
         return self._given_places.get(key, self._places.get(key))
 
     def _read_to(self, ref: SandboxRef) -> Read | None:
         key = ("log", str(ref))
-        place = self._new_places.get(key, self._place(key))
-        return convert(place, Read) if place is not None else None
+        position = self._new_positions.get(key, self._position(key))
+        return convert(position, Read) if position is not None else None
 
     def _take_lines(self, sandbox: Sandbox, matches: Sequence[Match], read: Read) -> None:
         subject = str(sandbox.ref)
         self._happened += [Happened(one.rule, subject, sandbox.name, one.times, one.text) for one in matches]
-        self._new_places["log", subject] = to_builtins(read)
+        self._new_positions["log", subject] = to_builtins(read)
 
     async def _take_denials(self, ref: SandboxRef, event: Denied) -> None:
         sandbox = self._console.hub.sandboxes.get(ref)
@@ -295,9 +299,9 @@ class Findings:
         key = ("denied", str(ref))
         before = self._denied.get(ref)
         if before is None:
-            place = cast("float | None", self._new_places.get(key, self._place(key)))
+            position = cast("float | None", self._new_positions.get(key, self._position(key)))
             found = await denials(
-                self._console, ref, min(self._since[one] for one in rules) if place is None else place
+                self._console, ref, min(self._since[one] for one in rules) if position is None else position
             )
         else:
             found = [(event.at, event.host)] * min(event.count - before, max(self._rules[one].count for one in rules))
@@ -307,7 +311,7 @@ class Findings:
             text = f"was refused {found[-1][1]}"
             self._happened += [Happened(name, str(ref), sandbox.name, times, text)] if times else []
         if found:
-            self._new_places[key] = found[-1][0]
+            self._new_positions[key] = found[-1][0]
 
     async def _read_audit(self) -> None:
         rules = [(name, rule) for name, rule in self._rules.items() if rule.on == "audit"]
@@ -317,4 +321,4 @@ class Findings:
             for name, rule in rules:
                 if at >= self._since[name] and (text := conditions.audit_text(rule, entry)):
                     self._happened.append(Happened(name, entry.attempt.target or "audit", name_of, (at,), text))
-        self._new_places["audit", ""] = to_builtins(self._audit.place)
+        self._new_positions["audit", ""] = to_builtins(self._audit.position)

@@ -49,12 +49,12 @@ def stepped(alert: Alert, rule: AlertRule, found: Occurrence | None, now: float,
             return None
         text = f"{alert.text}; {over}" if over else alert.text
         return structs.replace(alert, state=AlertState.RESOLVED, resolved_at=now, text=cleaned(text))
-    told = structs.replace(alert, text=cleaned(found.text), count=found.count)
+    last_message = structs.replace(alert, text=cleaned(found.text), count=found.count)
     if alert.state is AlertState.PENDING:
         if now - alert.since < rule.lasting_s:
             return alert
-        return structs.replace(told, state=AlertState.FIRING, fired_at=now)
-    return told if found.count != alert.count else alert
+        return structs.replace(last_message, state=AlertState.FIRING, fired_at=now)
+    return last_message if found.count != alert.count else alert
 
 
 def is_silenced(alert: Alert, silences: Iterable[Silence], now: float) -> bool:
@@ -67,21 +67,21 @@ def is_silenced(alert: Alert, silences: Iterable[Silence], now: float) -> bool:
     )
 
 
-def told_about(
-    alert: Alert, rule: AlertRule, told: LastMessage | None, now: float
+def message_due(
+    alert: Alert, rule: AlertRule, last_message: LastMessage | None, now: float
 ) -> tuple[Status | None, LastMessage | None]:
     """Whether a message is due about an alert, and what to remember of it; None for what does not change."""
-    mine = told is not None and told.alert == alert.id
+    mine = last_message is not None and last_message.alert == alert.id
     if alert.state is AlertState.RESOLVED:
         if mine:
             return ("resolved" if rule.resolved else None), None
         return None, LastMessage(
-            told.alert, told.at, told.kept + 1
-        ) if told is not None and not alert.silenced else None
+            last_message.alert, last_message.at, last_message.kept + 1
+        ) if last_message is not None and not alert.silenced else None
     if alert.silenced:
         return None, None
     wait = rule.repeat_s if mine else rule.throttle_s
-    if told is not None and (now - told.at < wait or (mine and not rule.repeat_s)):
+    if last_message is not None and (now - last_message.at < wait or (mine and not rule.repeat_s)):
         return None, None
     return "firing", LastMessage(alert.id, now)
 

@@ -100,8 +100,8 @@ class Outbox:
             return True
         asked = error.again_s if isinstance(error, NotDelivered) else None
         later = now + max(_backoff(attempts), asked or 0.0)
-        told = structs.replace(delivery, attempts=attempts, next_at=later, error=error.message)
-        await asyncio.to_thread(self._store.failed, told)
+        failed = structs.replace(delivery, attempts=attempts, next_at=later, error=error.message)
+        await asyncio.to_thread(self._store.failed, failed)
         count = self._failures[delivery.channel] = self._failures.get(delivery.channel, 0) + 1
         self._silent_until[delivery.channel] = now + max(_backoff(count), asked or 0.0)
         return False

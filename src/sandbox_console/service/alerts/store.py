@@ -78,20 +78,20 @@ class Changes(Struct):
     """What one tick of the rules changes. A value of None removes it."""
 
     alerts: dict[str, Alert | None] = field(default_factory=dict)
-    told: dict[Key, LastMessage] = field(default_factory=dict)
+    last_message: dict[Key, LastMessage] = field(default_factory=dict)
     hits: dict[Key, Hits | None] = field(default_factory=dict)
     places: dict[Key, Any] = field(default_factory=dict)
     messages: list[tuple[AlertMessage, tuple[str, ...]]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.alerts or self.told or self.hits or self.places or self.messages)
+        return bool(self.alerts or self.last_message or self.hits or self.places or self.messages)
 
 
 class SavedAlerts(Struct):
     """What an earlier process left. ``since`` is when each rule began to be watched as it is written now."""
 
     alerts: list[Alert]
-    told: dict[Key, LastMessage]
+    last_message: dict[Key, LastMessage]
     hits: dict[Key, Hits]
     places: dict[Key, Any]
     since: dict[str, float]
@@ -129,8 +129,8 @@ class AlertStore:
             [number] = db.execute("SELECT coalesce(max(changed), 0) + 1 FROM alert").fetchone()
             for id_, alert in changes.alerts.items():
                 _put_alert(db, id_, alert, number)
-            for (rule, subject), told in changes.told.items():
-                row = (rule, subject, told.alert, told.at, told.kept)
+            for (rule, subject), last_message in changes.last_message.items():
+                row = (rule, subject, last_message.alert, last_message.at, last_message.kept)
                 db.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?, ?)", row)
             _put_all(db, "hits", "rule", changes.hits)
             _put_all(db, "place", "source", changes.places)
@@ -146,7 +146,7 @@ class AlertStore:
     def kept(self, digests: Mapping[str, str], now: float) -> SavedAlerts:
         """What an earlier process left, for rules with these digests."""
         since = self._begin_rules(digests, now)
-        return SavedAlerts(self._open_alerts(), self._told(), self._hits(), self._places(), since)
+        return SavedAlerts(self._open_alerts(), self._last_messages(), self._hits(), self._places(), since)
 
     def _open_alerts(self) -> list[Alert]:
         """Those that are pending or firing."""
@@ -178,7 +178,7 @@ class AlertStore:
         with self._transaction() as db:
             db.execute("UPDATE alert SET recorded = ? WHERE id = ?", (alert.state, alert.id))
 
-    def _told(self) -> dict[Key, LastMessage]:
+    def _last_messages(self) -> dict[Key, LastMessage]:
         """The last message about each rule and subject."""
         rows = self._rows("SELECT rule, subject, alert, at, kept FROM told")
         return {(rule, subject): LastMessage(alert, at, kept) for rule, subject, alert, at, kept in rows}
@@ -346,8 +346,8 @@ class AlertStore:
         return db
 
     def _unusable(self, error: Exception) -> ConsoleError:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        return ConsoleError(f"the alerts in {self.path} cannot be used: {why}", hint="see the disk: df")
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return ConsoleError(f"the alerts in {self.path} cannot be used: {reason}", hint="see the disk: df")
 
 
 def _put_alert(db: sqlite3.Connection, id_: str, alert: Alert | None, number: int) -> None:

@@ -55,11 +55,11 @@ async def watch(
 
 
 async def _report(engine: AlertEngine, problem: Callable[[str], object]) -> None:
-    told = ""
+    last_problem = ""
     while True:
-        if engine.problem != told:
-            told = engine.problem
-            problem(told)
+        if engine.problem != last_problem:
+            last_problem = engine.problem
+            problem(last_problem)
         await asyncio.sleep(1.0)
 
 
@@ -71,12 +71,12 @@ async def _locked(folder: Path, problem: Callable[[str], object]) -> int:
     except OSError as error:
         raise ConsoleError(f"the alerts cannot be kept in {folder}: {error.strerror}") from error
     try:
-        told = ""
+        last_problem = ""
         while not _taken(fd):
-            if told != (told := f"process {_holder(fd)} runs the rules; waiting for its end"):
-                problem(told)
+            if last_problem != (last_problem := f"process {_holder(fd)} runs the rules; waiting for its end"):
+                problem(last_problem)
             await asyncio.sleep(_AGAIN_S)
-        if told:
+        if last_problem:
             problem("")
         os.ftruncate(fd, 0)
         with suppress(OSError):  # only for people: the lock matters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -75,6 +75,17 @@ def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, inj
     return Plan(tuple(_in_place(change, fixed) for change in plan.changes))
 
 
+def masked(plan: Plan, text: Callable[[str], str], ends: Callable[[Any, Any], tuple[Any, Any]]) -> Plan:
+    """The plan as a face may see it: ``text`` masks its words, ``ends`` both ends of a change."""
+    changes = []
+    for change in plan.changes:
+        before, after = (
+            (change.before, change.after) if change.field in ("name", "secrets") else ends(change.before, change.after)
+        )
+        changes.append(structs.replace(change, before=before, after=after, reason=text(change.reason)))
+    return structs.replace(plan, changes=tuple(changes), notes=tuple(map(text, plan.notes)))
+
+
 async def within_bounds(plan: Plan, backend: Backend, sandbox: Sandbox, new: SandboxSpec) -> Plan:
     """The plan, with live changes refused that the backend cannot make at the moment."""
     if plan.how is not How.LIVE or not isinstance(backend, Bounded):
@@ -84,15 +95,15 @@ async def within_bounds(plan: Plan, backend: Backend, sandbox: Sandbox, new: San
 
 
 def _refused(change: Change, beyond: Mapping[str, str]) -> Change:
-    why = beyond.get(change.field)
-    return structs.replace(change, how=How.UNSUPPORTED, reason=why) if why else change
+    reason = beyond.get(change.field)
+    return structs.replace(change, how=How.UNSUPPORTED, reason=reason) if reason else change
 
 
 def fixed_fields(sandbox: Sandbox, capabilities: Capabilities) -> dict[str, str]:
     """Why each fixed field cannot be changed; empty for a sandbox of ours, which is recreated if necessary."""
     if sandbox.spec is not None:
         return {}
-    return {name: why for name in SandboxSpec.__struct_fields__ if (why := _fixed(name, capabilities))}
+    return {name: reason for name in SandboxSpec.__struct_fields__ if (reason := _fixed(name, capabilities))}
 
 
 def _fixed(field: str, capabilities: Capabilities) -> str:

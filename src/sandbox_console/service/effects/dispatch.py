@@ -59,27 +59,14 @@ from sandbox_console.service.effects.recreation import recreate
 from sandbox_console.service.gate.operation import ActionResult
 
 
-async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:  # noqa: C901, PLR0912 - a case a verb
+async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
     """Carry out an action. Raises one of ``sandbox_console.errors`` if it fails."""
-    backend, ref = call.backend, call.target.ref if call.target else None
     match action:
         case Create():
-            ref = await _create(action, permit, call)
-        case Start():
-            await backend.start(permit, action.ref, call.secrets)
-        case Stop():
-            await backend.stop(permit, action.ref, action.grace_s)
-        case Kill():
-            await backend.kill(permit, action.ref, action.signal)
-        case Restart():
-            await backend.stop(permit, action.ref, action.grace_s)
-            await backend.start(permit, action.ref, call.secrets)
-        case Pause():
-            await backend.pause(permit, action.ref)
-        case Resume():
-            await backend.resume(permit, action.ref)
-        case Remove():
-            await backend.remove(permit, action.ref, action.force)
+            return ActionResult(permit.audit_id, await _create(action, permit, call))
+        case Start() | Stop() | Kill() | Restart() | Pause() | Resume() | Remove():
+            await _change_state(action, permit, call)
+            return ActionResult(permit.audit_id, call.target.ref if call.target else None)
         case Update():
             ref, details = await _update(action, permit, call)
             return ActionResult(permit.audit_id, ref, details=details)
@@ -103,7 +90,30 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
             return await on_host(action, permit, call)
         case _:
             assert_never(action)
-    return ActionResult(permit.audit_id, ref)
+
+
+async def _change_state(
+    action: Start | Stop | Kill | Restart | Pause | Resume | Remove, permit: Permit, call: Call
+) -> None:
+    backend = call.backend
+    match action:
+        case Start():
+            await backend.start(permit, action.ref, call.secrets)
+        case Stop():
+            await backend.stop(permit, action.ref, action.grace_s)
+        case Kill():
+            await backend.kill(permit, action.ref, action.signal)
+        case Restart():
+            await backend.stop(permit, action.ref, action.grace_s)
+            await backend.start(permit, action.ref, call.secrets)
+        case Pause():
+            await backend.pause(permit, action.ref)
+        case Resume():
+            await backend.resume(permit, action.ref)
+        case Remove():
+            await backend.remove(permit, action.ref, action.force)
+        case _:
+            assert_never(action)
 
 
 async def _create(action: Create, permit: Permit, call: Call) -> SandboxRef:
@@ -132,6 +142,7 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
     plan = plan_for(target, action.spec, call.backend.capabilities(), call.injects)
     plan = await within_bounds(plan, call.backend, target, action.spec)
     changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}
+    changed["state"] = f"{target.status} {target.exit.code}" if target.exit else str(target.status)
     if action.drift == "reapply" and "egress" in drifted(target):
         await _restore_rules(action, permit, call)
         changed["changed"].append("egress")

@@ -12,11 +12,12 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from msgspec import structs
 
-from sandbox_console.backends.base import Backend
+from sandbox_console.backends.abilities import Connects
+from sandbox_console.backends.base import Backend, Process
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.action import Exec, Forward, Permit
 from sandbox_console.model.cancellation import run_to_completion
@@ -45,22 +46,23 @@ async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
     """
     name = clean(call.target.name) if call.target else str(action.ref)
     with contextlib.closing(_bound(action.published)) as listener:
-        command = await way_in(call.backend, permit, action, name)
+        connects = isinstance(call.backend, Connects)
+        command = None if connects else await way_in(call.backend, permit, action, name)
         listener.listen(_BACKLOG)
-        place = structs.replace(action.published, host_port=listener.getsockname()[1]).place
-        forwarding = Forwarding(place, action, permit.audit_id)
+        host_address = structs.replace(action.published, host_port=listener.getsockname()[1]).host_address
+        forwarding = Forwarding(host_address, action, permit.audit_id)
         if call.io.on_held is not None:
             call.io.on_held(forwarding)
-        call.progress(f"{place} -> {name}:{action.port}")
+        call.progress(f"{host_address} -> {name}:{action.port}")
         reason = await _Answering(forwarding, listener, command, permit, call, name).run()
-    return ActionResult(permit.audit_id, action.ref, details=forwarding.told() | ({"end": reason} if reason else {}))
+    return ActionResult(permit.audit_id, action.ref, details=forwarding.details() | ({"end": reason} if reason else {}))
 
 
 class Forwarding:
     """A listening forward."""
 
-    def __init__(self, place: str, action: Forward, audit_id: int) -> None:
-        self.place, self.action, self.audit_id = place, action, audit_id
+    def __init__(self, host_address: str, action: Forward, audit_id: int) -> None:
+        self.host_address, self.action, self.audit_id = host_address, action, audit_id
         self.connections = 0
         self.total = Tally()
         self._left = asyncio.Event()
@@ -71,10 +73,10 @@ class Forwarding:
         self._left.set()
         await self._over.wait()
 
-    def told(self) -> dict[str, object]:
+    def details(self) -> dict[str, object]:
         """The details for the audit log."""
         return {
-            "place": self.place,
+            "place": self.host_address,
             "connections": self.connections,
             "bytes_in": self.total.bytes_in,
             "bytes_out": self.total.bytes_out,
@@ -85,7 +87,13 @@ class _Answering:
     """The tasks of one forward."""
 
     def __init__(
-        self, forwarding: Forwarding, listener: socket.socket, command: Exec, permit: Permit, call: Call, name: str
+        self,
+        forwarding: Forwarding,
+        listener: socket.socket,
+        command: Exec | None,
+        permit: Permit,
+        call: Call,
+        name: str,
     ) -> None:
         self._held, self._listener, self._command, self._permit = forwarding, listener, command, permit
         self._call, self._name = call, name
@@ -123,7 +131,7 @@ class _Answering:
                 client, _ = await loop.sock_accept(self._listener)
             except OSError as error:
                 self._free.release()
-                self._say(f"{self._held.place}: {error.strerror}")
+                self._say(f"{self._held.host_address}: {error.strerror}")
                 await asyncio.sleep(_FULL_S)
                 continue
             self._held.connections += 1
@@ -142,7 +150,7 @@ class _Answering:
             try:
                 client.setblocking(False)
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                process = await self._backend.exec(self._permit, self._command, ())
+                process = await self._reached()
                 connection = Connection(client, process, self._held.total)
                 await connection.run()
             except BaseException as error:
@@ -152,6 +160,12 @@ class _Answering:
                 raise
         port = self._held.action.port
         self._say(f"{self._name}: nothing answered at port {port}" if connection.refused else "")
+
+    async def _reached(self) -> Process:
+        if self._command is not None:
+            return await self._backend.exec(self._permit, self._command, ())
+        action = self._held.action
+        return await cast(Connects, self._backend).connect(self._permit, action.ref, action.port)
 
     async def _watch(self) -> str:
         """Why the sandbox is gone. If that is not known at the moment, the backend is queried again."""
@@ -206,7 +220,7 @@ def _no_place(port: PublishedPort, error: OSError) -> ConsoleError:
         return Conflict(f"port {port.host_port} of this host is taken at {port.address}", hint=hint)
     if error.errno in (errno.EACCES, errno.EPERM):
         hint = "choose one from 1024 on, or leave it out for a free one"
-        return UsageError(f"{port.place}: you may not listen at port {port.host_port} of this host", hint=hint)
+        return UsageError(f"{port.host_address}: you may not listen at port {port.host_port} of this host", hint=hint)
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         return UsageError(f"{port.address} is not an address of this host", hint="leave it out for 127.0.0.1")
-    return Conflict(f"{port.place} cannot be listened at: {error.strerror}")
+    return Conflict(f"{port.host_address} cannot be listened at: {error.strerror}")

@@ -131,8 +131,8 @@ async def refuse_ended(call: Call, end: Exit) -> None:
         except NotFound:
             raise SandboxEnded(f"{before.name} was removed while the command ran", hint="create it again") from None
         if _another_run(before, now):
-            why = f": {now.exit.reason}" if now.exit and now.exit.reason else ""
-            raise SandboxEnded(f"{before.name} ended while the command ran{why}", hint="start it, then run it again")
+            reason = f": {now.exit.reason}" if now.exit and now.exit.reason else ""
+            raise SandboxEnded(f"{before.name} ended while the command ran{reason}", hint="start it, then run it again")
 
 
 def _another_run(before: Sandbox, now: Sandbox) -> bool:

@@ -56,7 +56,7 @@ async def release(action: Release, permit: Permit, call: Call) -> dict[str, Any]
                 hint="try again once that works",
             )
         await asyncio.to_thread(call.holds.drop, action.ref, stamp)
-    return {"steps": to_builtins(steps), "was": hold.told}
+    return {"steps": to_builtins(steps), "was": hold.label}
 
 
 @asynccontextmanager
@@ -197,7 +197,7 @@ class _Cutting:
         return "its published ports are closed"
 
     async def _lifetimes(self) -> str:
-        return await _hold_lifetimes(self._permit, self._call, self.target, held=True)
+        return await _hold_lifetimes(self._permit, self._call, self.target, on=True)
 
 
 class _Undoing:
@@ -225,7 +225,7 @@ class _Undoing:
         return "the rules of before are in force"
 
     async def _lifetimes(self) -> str:
-        return await _hold_lifetimes(self._permit, self._call, self._target, held=False)
+        return await _hold_lifetimes(self._permit, self._call, self._target, on=False)
 
     async def _ports(self) -> str:
         if isinstance(self._call.backend, ClosesPorts):
@@ -237,8 +237,8 @@ class _Undoing:
         return "it runs again"
 
 
-async def _hold_lifetimes(permit: Permit, call: Call, target: Sandbox, *, held: bool) -> str:
+async def _hold_lifetimes(permit: Permit, call: Call, target: Sandbox, *, on: bool) -> str:
     if not isinstance(call.backend, Holding):
         raise ConsoleError(f"{call.backend.name} ends it when its time limit is reached, and has no way to wait")
-    await call.backend.hold(permit, target.ref, held)
-    return "its time limits wait" if held else "its time limits hold again"
+    await call.backend.hold(permit, target.ref, on)
+    return "its time limits are suspended" if on else "its time limits apply again"

@@ -128,12 +128,12 @@ class SecretDefinitions:
         if follows is None:
             raise ConfigError("this console has no configuration file to change", hint="change what it was opened with")
         journal = await self._audit_log.journal()
-        target, told = str(follows.path), masked({"origin": origin(), **body}, self._vault.redactor.text)
+        target, details = str(follows.path), masked({"origin": origin(), **body}, self._vault.redactor.text)
         if refusal := self._refusal(verb, agreed=agreed):
-            why = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
-            refusal.audit_id = await journal.refuse(verb, "", target, told, Outcome.DENIED, why)
+            denial = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
+            refusal.audit_id = await journal.refuse(verb, "", target, details, Outcome.DENIED, denial)
             raise refusal
-        permit = await journal.begin(verb, "", target, told)
+        permit = await journal.begin(verb, "", target, details)
         began, outcome, end = time.monotonic_ns(), Outcome.FAILED, dict[str, Any]()
         try:
             await run_to_completion(act(follows.path))

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_console.audit.layout import Layout
 from sandbox_console.errors import AuditUnavailable, ConfigError, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.cancellation import shielded
@@ -60,8 +61,8 @@ class AuditLog:
         try:
             loop = asyncio.get_running_loop()
 
-            def waits(who: str) -> None:  # on the journal's thread
-                loop.call_soon_threadsafe(self._note_waiting, who)
+            def waits(text: str) -> None:  # on the journal's thread
+                loop.call_soon_threadsafe(self._note_waiting, text)
 
             self._journal = await Journal.open(self.path, self.actor, self.options.keep, waits)
         except AuditUnavailable as error:
@@ -70,8 +71,8 @@ class AuditLog:
         self.note_problem("")
         return self._journal
 
-    def _note_waiting(self, who: str) -> None:
-        self.note_problem(f"the audit log is locked: waiting for {who}")
+    def _note_waiting(self, text: str) -> None:
+        self.note_problem(f"the audit log is locked: {text}")
         self.tell_wait(self.problem)
 
     def note_problem(self, text: str) -> None:
@@ -179,15 +180,52 @@ class AuditLog:
     @property
     def ships(self) -> bool:
         """Whether the config names a server to ship to."""
-        return bool(self.options.ship.dsn)
+        return bool(self.options.ship.dsn or self.options.ship.otlp)
 
-    async def ship(self, *, init: bool = False) -> int:
-        """Send the rows that were not sent yet; with ``init``, make the table first. Returns the number of rows."""
+    async def unshipped(self) -> int | None:
+        """How many rows at least one configured server does not have yet; None without any. Raises AuditUnavailable."""
         from sandbox_console.audit import ship
 
         if not self.ships:
+            return None
+        layout, options = Layout(self.path), self.options.ship
+        files = [file for file, used in ((layout.cursor, options.dsn), (layout.otlp_cursor, options.otlp)) if used]
+        return max(0, await self.newest() - min([await ship.sent(self.path, file) for file in files]))
+
+    async def ship(self, *, init: bool = False) -> int:
+        """Send the rows that were not sent yet; with ``init``, make PostgreSQL's table first.
+
+        Returns the number of rows. A server that fails does not keep the rows from the other one.
+        """
+        if not self.ships:
             raise ConfigError("no audit server is configured", hint='[audit.ship] dsn = "env:NAME" or "file:PATH"')
-        [secret] = await resolve(["audit.ship.dsn"], {"audit.ship.dsn": SecretSource(source=self.options.ship.dsn)})
+        options = self.options.ship
+        ways = [self._ship_to_postgres(init)] if options.dsn else []
+        ways += [self._ship_by_otlp()] if options.otlp else []
+        sent = await asyncio.gather(*ways, return_exceptions=True)
+        for result in sent:
+            if isinstance(result, BaseException):
+                raise result
+        return sum(count for count in sent if isinstance(count, int))
+
+    async def _ship_to_postgres(self, init: bool) -> int:
+        from sandbox_console.audit import ship
+
+        dsn = await self._shipping_secret("dsn", self.options.ship.dsn)
         if init:
-            await ship.init(secret.value)
-        return await ship.ship(self.path, secret.value)
+            await ship.init(dsn)
+        return await ship.ship(self.path, dsn)
+
+    async def _ship_by_otlp(self) -> int:
+        from sandbox_console.audit import ship_otlp
+
+        options = self.options.ship
+        headers = await self._shipping_secret("otlp_headers", options.otlp_headers) if options.otlp_headers else ""
+        url = ship_otlp.checked_url(options.otlp, secret=bool(headers))
+        return await ship_otlp.ship(self.path, url, ship_otlp.parse_headers(headers))
+
+    @staticmethod
+    async def _shipping_secret(option: str, source: str) -> str:
+        name = f"audit.ship.{option}"
+        [secret] = await resolve([name], {name: SecretSource(source=source)})
+        return secret.value

@@ -13,6 +13,7 @@ from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.trace import caller_trace
 from sandbox_console.version import __version__
 
 
@@ -54,7 +55,7 @@ def _shell(action: OpenShell) -> dict[str, Any]:
     if action.attach:
         return {"attach": action.attach, "shell_name": action.name, "read_only": action.read_only}
     kept = {"keep": True, "shell_name": action.name} if action.keep else {}
-    where = {"workdir": action.workdir, "env": sorted(action.env)}
+    where = {"workdir": action.workdir, "env": sorted(action.env), "command": action.command}
     given = {name: value for name, value in where.items() if value}
     return {"shell": action.shell, "user": action.user} | ({"record": True} if action.record else {}) | given | kept
 
@@ -92,6 +93,7 @@ def origin() -> dict[str, Any]:
         "boot_id": _boot_id(),
         "monotonic_ns": time.monotonic_ns(),
         "version": __version__,
+        **({"traceparent": trace} if (trace := caller_trace()) else {}),
     }
 
 

@@ -169,11 +169,11 @@ class Gate:
     async def _refuse(self, journal: Journal, request: Request, refusal: ConsoleError) -> None:
         target, body, words = await self._row(request)
         refusal = self._failure(request, refusal)
-        why: dict[str, Any] = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
-        why = masked(why, words.text) if words else why
+        denial: dict[str, Any] = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
+        denial = masked(denial, words.text) if words else denial
         outcome = _outcome_of(refusal)
         action = request.action
-        refusal.audit_id = await journal.refuse(action.verb, request.backend, target, body, outcome, why)
+        refusal.audit_id = await journal.refuse(action.verb, request.backend, target, body, outcome, denial)
         self._tell(request, refusal.audit_id, outcome, refusal.message, "")
 
     def _tell(self, request: Request, audit_id: int, outcome: Outcome, message: str, target: str) -> None:
@@ -214,6 +214,7 @@ class Gate:
         """The target and the body, both masked (even a name may hold a value), and the words hashed in the body."""
         # Values are read before the row is written, as one pasted into an argument must not get into the log. A keyring
         # or a program is used only once the attempt is on record.
+        await self._vault.learn_plain()
         await self._vault.learn(self._names(request), acting=False)
         body = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
         words = None

@@ -134,7 +134,7 @@ class Holds:
         hold = self.all().get(self._path(str(sandbox.ref)).stem)
         if hold is None:
             return sandbox if not sandbox.quarantine else structs.replace(sandbox, quarantine="")
-        return structs.replace(sandbox, quarantine=hold.told)
+        return structs.replace(sandbox, quarantine=hold.label)
 
     def _path(self, ref: str) -> Path:
         return self._folder / f"{hashlib.sha256(ref.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.json"

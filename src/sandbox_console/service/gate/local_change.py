@@ -25,8 +25,8 @@ async def local_change(
     body = {"origin": origin(), **body}
     if read_only:
         refusal = Denied("this console is read-only", rule="policy.read_only")
-        why = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
-        refusal.audit_id = await journal.refuse(verb, "", "", body, Outcome.DENIED, why)
+        denial = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
+        refusal.audit_id = await journal.refuse(verb, "", "", body, Outcome.DENIED, denial)
         raise refusal
     permit = await journal.begin(verb, "", "", body)
     began, outcome, end = time.monotonic_ns(), Outcome.CANCELLED, dict[str, Any]()

@@ -6,10 +6,12 @@ import asyncio
 import ctypes
 import resource
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
-from sandbox_console.errors import Conflict, SecretError
+from sandbox_console.errors import Conflict, ConsoleError, SecretError
 from sandbox_console.hostfs.guest_writable import AROUND, GuestFolders
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.secret import Inject, ResolvedSecret, Secret
@@ -18,6 +20,8 @@ from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.secrets.sources import SecretSource
 
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
+_FRESH_S = 1.0
+"""How long variables and files that were read for a description count as read."""
 
 
 def keep_to_itself() -> None:
@@ -47,10 +51,15 @@ class Vault:
         self._in_hosts = Redactor()
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._plain = asyncio.Lock()
+        self._plain_at = -_FRESH_S
+        self.on_new: Callable[[], object] = lambda: None
+        """Called when a value is known that was not known before, as what has been shown may contain it."""
 
     def adopt(self, table: Mapping[str, SecretSource]) -> None:
         """Use another table. Values that are known stay masked; those with another source are read again."""
         self._known -= {name for name in self._known if table.get(name) != self.table.get(name)}
+        self._plain_at = -_FRESH_S
         self.table = {**table, **{name: self.table[name] for name in self._given}}
 
     def give(self, name: str, secret: Secret) -> None:
@@ -100,8 +109,9 @@ class Vault:
     def mask(self, values: Iterable[str]) -> None:
         """Hide these values in output from now on."""
         known = list(values)
-        self.redactor.add(known)
         self._in_hosts.add(value.lower() for value in known)
+        if self.redactor.add(known):
+            self.on_new()
 
     async def _one(self, name: str) -> ResolvedSecret:
         if (given := self._given.get(name)) is not None:
@@ -118,6 +128,26 @@ class Vault:
         """The names whose value this process has not read yet; with ``acting``, only those of keyrings and programs."""
         found = [name for name in names if name not in self._known]
         return [name for name in found if sources.acts(self.table[name])] if acting else found
+
+    async def learn_plain(self) -> None:
+        """Read every value that needs no program, as it may stand anywhere as plain text. Skips what cannot be read."""
+        names = [name for name, source in self.table.items() if not sources.acts(source)]
+        async with self._plain:
+            if names and time.monotonic() - self._plain_at >= _FRESH_S:
+                with suppress(ConsoleError):  # a guest has the console's own folders: no file can be trusted
+                    await self._read_plain(names)
+                self._plain_at = time.monotonic()
+
+    async def _read_plain(self, names: Sequence[str]) -> None:
+        keep_to_itself()
+        if any(self.table[name].kind == "file" for name in names):
+            AROUND.set(await asyncio.to_thread(self._ground))
+        found: list[ResolvedSecret] = []
+        for name in names:
+            with suppress(SecretError):
+                found.append(await self._one(name))
+        self.mask(secret.value for secret in found)
+        self._known |= {secret.name for secret in found}
 
     async def learn(self, names: Iterable[str], *, acting: bool = True) -> list[str]:
         """Read these values, so that the redactor knows them. Returns the names that cannot be resolved now.

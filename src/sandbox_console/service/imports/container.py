@@ -57,9 +57,9 @@ def _host(imported: Imported, host: Mapping[str, Any]) -> None:
         imported.fields["read_only_root"] = True
     for option in host.get("SecurityOpt") or []:
         imported.security("security option", str(option))
-    for key, why in (("Privileged", "a sandbox is never privileged"), ("CapAdd", "a sandbox has no capabilities")):
+    for key, reason in (("Privileged", "a sandbox is never privileged"), ("CapAdd", "a sandbox has no capabilities")):
         if host.get(key):
-            imported.leave(key, why)
+            imported.leave(key, reason)
     if host.get("NetworkMode") != "none":
         imported.leave(f"network {host.get('NetworkMode') or 'unknown'}", ANY_HOST)
 

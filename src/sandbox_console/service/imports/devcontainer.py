@@ -63,8 +63,8 @@ def read_devcontainer(path: Path, text: str) -> Imported:
     take_options(imported, [str(word) for word in _list(table.get("runArgs"))], folder)
     imported.leave("network", ANY_HOST)
     for key in table.keys() - _TAKEN:
-        why = "run it in the sandbox: sandbox-console exec" if key in _LATER else _WHY.get(key, NO_FIELD)
-        imported.leave(str(key), why)
+        reason = "run it in the sandbox: sandbox-console exec" if key in _LATER else _WHY.get(key, NO_FIELD)
+        imported.leave(str(key), reason)
     return imported
 
 

@@ -140,7 +140,7 @@ def _option(word: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _take(imported: Imported, name: str, value: str, folder: Path) -> None:  # noqa: C901, PLR0912 - a case an option
-    what = f"--{name}"
+    option = f"--{name}"
     if name in _FLAGS and value in ("false", "0"):
         return
     match name:
@@ -148,51 +148,53 @@ def _take(imported: Imported, name: str, value: str, folder: Path) -> None:  # n
             imported.fields["name"] = value
         case "env":
             key, equals, text = value.partition("=")
-            imported.variable(key, text if equals else None, what)
+            imported.variable(key, text if equals else None, option)
         case "label":
             imported.label(value.partition("=")[0], value.partition("=")[2])
         case "publish":
-            imported.port(what, value)
+            imported.port(option, value)
         case "user" | "runtime":
             imported.fields[name] = value
         case "workdir":
             imported.fields["workdir"] = value
         case "cpus":
-            imported.number("cpus", what, value, float)
+            imported.number("cpus", option, value, float)
         case "memory":
-            imported.memory(what, value)
+            imported.memory(option, value)
         case "pids-limit":
-            imported.number("pids", what, value, int)
+            imported.number("pids", option, value, int)
         case "read-only":
             imported.fields["read_only_root"] = True
         case "security-opt":
-            imported.security(what, value)
+            imported.security(option, value)
         case "volume":
-            _volume(imported, what, value, folder)
+            _volume(imported, option, value, folder)
         case "mount":
-            _mount(imported, what, value, folder)
+            _mount(imported, option, value, folder)
         case "network" | "net":
             if value != "none":
-                imported.leave(f"{what} {value}", ANY_HOST)
+                imported.leave(f"{option} {value}", ANY_HOST)
         case _ if name not in _NOTHING:
-            imported.leave(what if name in _FLAGS else f"{what} {value}", _WHY.get(name, "a spec has no field for it"))
+            imported.leave(
+                option if name in _FLAGS else f"{option} {value}", _WHY.get(name, "a spec has no field for it")
+            )
 
 
-def _volume(imported: Imported, what: str, value: str, folder: Path) -> None:
+def _volume(imported: Imported, option: str, value: str, folder: Path) -> None:
     parts = value.split(":")
     if len(parts) < 2:
-        imported.leave(f"{what} {value}", "a volume without a folder: what is written there is lost with the sandbox")
+        imported.leave(f"{option} {value}", "a volume without a folder: what is written there is lost with the sandbox")
         return
     options = parts[2].split(",") if len(parts) > 2 else []
-    imported.mount(what, parts[0], parts[1], folder, read_only="ro" in options)
+    imported.mount(option, parts[0], parts[1], folder, read_only="ro" in options)
 
 
-def _mount(imported: Imported, what: str, value: str, folder: Path) -> None:
+def _mount(imported: Imported, option: str, value: str, folder: Path) -> None:
     given = dict(part.partition("=")[::2] for part in value.split(","))
     source = given.get("source", given.get("src", ""))
     target = given.get("target", given.get("dst", given.get("destination", "")))
     if given.get("type", "volume") != "bind":
-        imported.leave(f"{what} {value}", "not a folder of this machine")
+        imported.leave(f"{option} {value}", "not a folder of this machine")
         return
     read_only = any(given.get(key, "false") in ("", "true", "1") for key in ("readonly", "ro"))
-    imported.mount(what, source, target, folder, read_only=read_only)
+    imported.mount(option, source, target, folder, read_only=read_only)

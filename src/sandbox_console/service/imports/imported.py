@@ -29,9 +29,9 @@ class Imported(Struct):
     fields: dict[str, Any] = field(default_factory=dict)
     left: list[tuple[str, str]] = field(default_factory=list)
 
-    def leave(self, what: str, why: str = NO_FIELD) -> None:
+    def leave(self, what: str, reason: str = NO_FIELD) -> None:
         """Note something that is not taken over."""
-        self.left.append((what, why))
+        self.left.append((what, reason))
 
     def variable(self, name: str, value: str | None, what: str = "env") -> None:
         """Take a variable over, unless it sounds secret or its value is in the environment of the tool."""

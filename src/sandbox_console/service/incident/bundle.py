@@ -93,16 +93,16 @@ class _Maker:
         await self._proof(proof)
         missing = []
         if proof.unproved:
-            why = f"{len(proof.unproved)} rows are in a part of the log that links no rows, or are not anchored"
-            missing.append(Absent("audit proof", why))
+            reason = f"{len(proof.unproved)} rows are in a part of the log that links no rows, or are not anchored"
+            missing.append(Absent("audit proof", reason))
         parts = tuple(self._pack.parts)
         manifest = Manifest(
             FORMAT, __version__, self._order.until, audit_log.actor, tuple(self._done), parts, len(proof.seqs),
             len(proof.unproved), sum(part.redacted for part in parts), tuple(missing),
         )  # fmt: skip
-        told = text(msgspec.to_builtins(manifest), indent=1)
-        await asyncio.to_thread(self._pack.add, MANIFEST, told)
-        await asyncio.to_thread(self._pack.add, SIGNATURE, audit_log.sign(signed_text(told)))
+        document = text(msgspec.to_builtins(manifest), indent=1)
+        await asyncio.to_thread(self._pack.add, MANIFEST, document)
+        await asyncio.to_thread(self._pack.add, SIGNATURE, audit_log.sign(signed_text(document)))
         return manifest
 
     async def _proof(self, proof: proofs.Proof) -> None:

@@ -122,5 +122,5 @@ class Lines:
 def text(value: Any, *, indent: int | None = None) -> bytes:
     """A value as JSON in sorted ASCII: equal values give equal bytes, and no byte has an effect on a terminal."""
     separators = (",", ": " if indent else ":")
-    told = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=separators, indent=indent)
-    return told.replace("\x7f", "\\u007f").encode() + b"\n"
+    document = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=separators, indent=indent)
+    return document.replace("\x7f", "\\u007f").encode() + b"\n"

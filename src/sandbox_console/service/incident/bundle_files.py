@@ -27,7 +27,7 @@ async def changed_files(
     """Each changed path as data, with its content if that is kept. ``number`` counts the contents from 1."""
     number = total = 0
     for path_change in sorted(changes, key=lambda change: change.path):
-        told: dict[str, Any] = {"path": path_change.path, "how": path_change.how}
+        details: dict[str, Any] = {"path": path_change.path, "how": path_change.how}
         content: bytes | None = None
         if path_change.how != "deleted" and limit:
             full = number >= FILES_MOST or total >= ALL_MOST
@@ -39,12 +39,12 @@ async def changed_files(
                 more = {"why": f"no answer within {patience_s:g} s"}
             except ConsoleError as error:
                 more = {"why": error.message}
-            told |= more
+            details |= more
         if content is not None:
             number += 1
             total += len(content)
             content = await asyncio.to_thread(redactor.apply, content)
-        yield told | {"number": number}, content
+        yield details | {"number": number}, content
 
 
 async def _one(fetch: Fetch, path: str, limit: int, patience_s: float) -> tuple[bytes | None, dict[str, Any]]:
@@ -64,12 +64,12 @@ def _parsed(data: bytes, limit: int) -> tuple[bytes | None, dict[str, Any]]:
             info = tar.next()
             if info is None:
                 return None, {"why": "it is gone"}
-            told: dict[str, Any] = {"size": info.size, "mode": info.mode, "modified_at": info.mtime}
+            details: dict[str, Any] = {"size": info.size, "mode": info.mode, "modified_at": info.mtime}
             if not info.isreg():
                 return None, {"kind": "folder" if info.isdir() else "link" if info.issym() else "other"}
             if info.size > limit:
-                return None, told | {"why": f"it has more than {limit} bytes"}
+                return None, details | {"why": f"it has more than {limit} bytes"}
             content = data[info.offset_data : info.offset_data + info.size]
-            return (content, told) if len(content) == info.size else (None, told | {"why": "it is cut"})
+            return (content, details) if len(content) == info.size else (None, details | {"why": "it is cut"})
     except (tarfile.TarError, ValueError, OverflowError, EOFError):
         return None, {"why": "it cannot be read"}

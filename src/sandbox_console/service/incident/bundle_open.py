@@ -81,7 +81,7 @@ async def open_bundle(file: BinaryIO) -> AsyncIterator[Console]:
         for one in check.manifest.sandboxes:
             backend, host, *_ = one.ref.split("/")
             places[backend, host].append(one)
-        views = [BundleView(*place, folder / "parts", bundled) for place, bundled in places.items()]
+        views = [BundleView(*host_key, folder / "parts", bundled) for host_key, bundled in places.items()]
         audit_log = BundleTrail(folder / "state" / "audit" / "audit.db", list(_rows(folder / "parts" / "audit")), check)
         config = Config()
         config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
@@ -106,18 +106,18 @@ def _unpack(file: BinaryIO, size: int, folder: Path) -> None:
     casts = folder / "state" / "recordings"
     for index in sorted((folder / "parts").glob("*/recordings-*.jsonl")):
         for line in index.read_bytes().splitlines():
-            told = json.loads(line)
+            record = json.loads(line)
             casts.mkdir(mode=0o700, parents=True, exist_ok=True)
-            name = Path(str(told["id"])).name
-            shutil.copyfile(folder / "parts" / Path(index.parent.name) / "recordings" / Path(str(told["part"])).name,
+            name = Path(str(record["id"])).name
+            shutil.copyfile(folder / "parts" / Path(index.parent.name) / "recordings" / Path(str(record["part"])).name,
                             casts / f"{name}.cast")  # fmt: skip
 
 
 def _rows(folder: Path) -> Iterator[AuditRow]:
     for path in sorted(folder.glob("rows-*.jsonl")):
         for line in path.read_bytes().splitlines():
-            told = json.loads(line)
-            columns: list[Any] = [told[name] for name in schema.COLUMNS if name != "prev"]
+            record = json.loads(line)
+            columns: list[Any] = [record[name] for name in schema.COLUMNS if name != "prev"]
             columns[-1] = bytes.fromhex(columns[-1])
             yield query.row(tuple(columns))
 

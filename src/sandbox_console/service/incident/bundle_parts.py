@@ -69,11 +69,11 @@ class Collector:
     def details(self, since: int) -> dict[str, Any]:
         """The details for the row's end: the parts from number ``since`` on, with one hash over all of them."""
         parts = self._pack.parts[since:]
-        told = [msgspec.to_builtins(one) for one in parts]
+        record = [msgspec.to_builtins(one) for one in parts]
         return {
             "parts": len(parts), "bytes": sum(one.bytes for one in parts),
             "redacted": sum(one.redacted for one in parts), "missing": [one.part for one in self._missing],
-            "sha256": hashlib.sha256(text(told)).hexdigest(),
+            "sha256": hashlib.sha256(text(record)).hexdigest(),
         }  # fmt: skip
 
     def _parts(self) -> Iterable[tuple[str, Callable[[], Awaitable[None]]]]:
@@ -96,19 +96,19 @@ class Collector:
         except ConsoleError as error:
             self._absent(name, error.message)
 
-    def _absent(self, part: str, why: str) -> None:
-        self._missing.append(Absent(part, why))
+    def _absent(self, part: str, reason: str) -> None:
+        self._missing.append(Absent(part, reason))
 
     async def _described(self) -> None:
         """Write the sandbox as its backend reports it, and its spec, without the values of variables."""
         mask = await self._within(self._console.inside.mask(self._sandbox.ref))
-        told = msgspec.to_builtins(self._sandbox)
+        record = msgspec.to_builtins(self._sandbox)
         spec = self._sandbox.spec.to_dict() if self._sandbox.spec else None
-        for one in (told.get("spec"), spec):
+        for one in (record.get("spec"), spec):
             if one and one.get("env"):
                 self._withheld = len(one["env"])
                 one["env"] = dict.fromkeys(one["env"], _LEFT_OUT)
-        await self._json("sandbox.json", masked(told, mask))
+        await self._json("sandbox.json", masked(record, mask))
         if spec is None:
             self._absent("spec", "another tool made it")
         else:
@@ -174,12 +174,12 @@ class Collector:
         changes = await self._within(self._console.inside.changes(self._sandbox.ref))
         redactor = await self._console.inside.redactor(self._sandbox.ref)
         lines = self._lines("changes")
-        async for told, content in changed_files(changes, self._fetch, redactor, self._order.files_most, PART_S):
+        async for record, content in changed_files(changes, self._fetch, redactor, self._order.files_most, PART_S):
             if content is not None:
-                told["part"] = f"{self._folder}/files/{told['number']:06d}"
-                await asyncio.to_thread(self._pack.add, told["part"], content, self._tally.take())
-            del told["number"]
-            await asyncio.to_thread(lines.put, [text(told)])
+                record["part"] = f"{self._folder}/files/{record['number']:06d}"
+                await asyncio.to_thread(self._pack.add, record["part"], content, self._tally.take())
+            del record["number"]
+            await asyncio.to_thread(lines.put, [text(record)])
         await asyncio.to_thread(lines.flush)
 
     async def _workspace(self) -> None:
@@ -260,6 +260,6 @@ def log_line(item: LogItem) -> bytes:
     except UnicodeDecodeError:
         import base64
 
-        told = {"at_ns": item.at_ns, "data_b64": base64.b64encode(item.data).decode(), "stream": str(item.stream)}
-        return text(told | ({"partial": True} if partial else {}))
+        record = {"at_ns": item.at_ns, "data_b64": base64.b64encode(item.data).decode(), "stream": str(item.stream)}
+        return text(record | ({"partial": True} if partial else {}))
     return f'{{"at_ns":{item.at_ns},"data":{data}{partial},"stream":"{item.stream}"}}\n'.encode()

@@ -131,9 +131,9 @@ class _Checking:
     def _against(self, manifest: Manifest) -> None:
         """The parts must be those of the manifest, in its order."""
         named = [(part.name, part.bytes, part.sha256) for part in manifest.parts]
-        for there, told in zip(self._seen, named, strict=False):
-            if there != told:
-                what = "is different" if there[0] == told[0] else f"is where {told[0]} belongs"
+        for there, named_part in zip(self._seen, named, strict=False):
+            if there != named_part:
+                what = "is different" if there[0] == named_part[0] else f"is where {named_part[0]} belongs"
                 raise Refused(f"{there[0]} {what}: the bundle is not as its manifest says")
         if len(self._seen) != len(named):
             raise Refused(f"it has {len(self._seen)} parts, and its manifest names {len(named)}")

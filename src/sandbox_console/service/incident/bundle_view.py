@@ -60,14 +60,14 @@ class BundleView:
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         try:
-            told = await asyncio.to_thread(self._json, ref, "sandbox.json")
+            part = await asyncio.to_thread(self._json, ref, "sandbox.json")
         except Unsupported as error:  # it could not be read when the bundle was made
             one = self._bundled[ref.id]
             return msgspec.convert(
                 {"ref": {"backend": self.name, "host": self.host, "id": ref.id}, "name": one.name, "status": "unknown",
                  "detail": error.message}, Sandbox,
             )  # fmt: skip
-        shown = msgspec.convert(told, Sandbox)
+        shown = msgspec.convert(part, Sandbox)
         # JSON has no tuples, and a spec has no lists: as lists, equal values would count as drift.
         found = {key: tuple(value) if isinstance(value, list) else value for key, value in shown.found.items()}
         return structs.replace(shown, found=found)
@@ -116,8 +116,8 @@ class BundleView:
             await asyncio.Event().wait()
 
     async def egress(self, ref: SandboxRef) -> EgressState:
-        told = await asyncio.to_thread(self._json, ref, "egress-rules.json")
-        return msgspec.convert(told, EgressState)
+        part = await asyncio.to_thread(self._json, ref, "egress-rules.json")
+        return msgspec.convert(part, EgressState)
 
     async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
         _refuse(permit, ref, rules)
@@ -128,8 +128,8 @@ class BundleView:
     async def egress_records(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
-        for told in await asyncio.to_thread(lambda: list(self._lines(ref, "egress"))):
-            record = msgspec.convert(told, EgressRecord)
+        for part in await asyncio.to_thread(lambda: list(self._lines(ref, "egress"))):
+            record = msgspec.convert(part, EgressRecord)
             if since is None or record.at >= since:
                 yield record
         if follow:
@@ -208,12 +208,12 @@ def _refuse(*_: object) -> NoReturn:
     raise Unsupported(WHY)
 
 
-def _log_item(told: Mapping[str, Any]) -> LogItem:
-    at_ns = int(told["at_ns"])
-    if "gap" in told:
-        return LogGap(at_ns, str(told["gap"]), told.get("lines"))
-    data = base64.b64decode(told["data_b64"]) if "data_b64" in told else str(told["data"]).encode("utf-8", "replace")
-    return LogRecord(at_ns, Stream(told["stream"]), data)
+def _log_item(part: Mapping[str, Any]) -> LogItem:
+    at_ns = int(part["at_ns"])
+    if "gap" in part:
+        return LogGap(at_ns, str(part["gap"]), part.get("lines"))
+    data = base64.b64decode(part["data_b64"]) if "data_b64" in part else str(part["data"]).encode("utf-8", "replace")
+    return LogRecord(at_ns, Stream(part["stream"]), data)
 
 
 def _in_time(item: LogItem, query: LogQuery) -> bool:

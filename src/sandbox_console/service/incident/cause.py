@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, structs, to_builtins
 
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Update
 from sandbox_console.model.audit import AuditEntry, AuditQuery
 from sandbox_console.model.egress import EgressRecord, Outcome
 from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, Status
-from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.model.verdict import Verdict, verdict
 from sandbox_console.service.console import Console
@@ -32,6 +32,9 @@ DENIED_S = 60.0
 
 _NEAR_S = 5.0
 _ROWS, _DENIED_MOST, _TAIL = 200, 20, 200
+_WELL = ("running", "exited 0")
+_REPLACED_MOST = 8
+"""How many of the sandboxes that it replaced, one after the other, are looked up."""
 _CHANGES = ("create", "restore", "fork", "update", "rename", "egress", "egress-deny")
 
 
@@ -39,9 +42,10 @@ class Cause(Struct, frozen=True):
     """Why a sandbox is in its state. ``verdict`` is None while it is running or if it never ran.
 
     ``last_words`` are lines as the guest wrote them, with known secrets masked. ``denied`` are connections that were
-    refused right before the end. ``changed`` are the rows of the audit log that changed it. ``beside`` names a healthy
-    sandbox of the same template or image, and ``differs`` says how the specs differ. ``missing`` is what could not be
-    read and might have explained more.
+    refused right before the end. ``changed`` are the rows of the audit log that changed it, or those that it replaced,
+    newest first. ``worked_at`` is when it last ended well, in seconds since the epoch, as far as its backend remembers.
+    ``beside`` names a healthy sandbox of the same template or image, and ``differs`` says how the specs, the images
+    behind the same name, and the hosts differ. ``missing`` is what could not be read and might have explained more.
     """
 
     sandbox: Sandbox
@@ -52,6 +56,7 @@ class Cause(Struct, frozen=True):
     beside: str = ""
     differs: tuple[tuple[str, str, str], ...] = ()
     missing: tuple[str, ...] = ()
+    worked_at: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -71,6 +76,7 @@ class Cause(Struct, frozen=True):
                  "actor": each.attempt.actor, "outcome": each.outcome}
                 for each in self.changed
             ],
+            "worked_at": self.worked_at,
             "beside": self.beside or None,
             "differs": [{"field": field, "here": here, "there": there} for field, here, there in self.differs],
             "missing": list(self.missing),
@@ -79,8 +85,9 @@ class Cause(Struct, frozen=True):
 
 async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
     """Only the verdict, from the audit log, the backend's events and its last output; None if nothing has ended."""
-    if verdict(sandbox, ()) is None:
+    if sandbox.status is not Status.CREATED and verdict(sandbox, ()) is None:
         return None
+    sandbox = await _inspected(console, sandbox)
     missing: list[str] = []
     rows, guest_events, words = await asyncio.gather(
         _rows(console, sandbox, missing),
@@ -92,6 +99,7 @@ async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
 
 async def cause(console: Console, sandbox: Sandbox) -> Cause:
     """Judge one sandbox by all records. Lists in ``missing`` what cannot be read, and raises nothing."""
+    sandbox = await _inspected(console, sandbox)
     missing: list[str] = []
     rows, guest_events, words, denied = await asyncio.gather(
         _rows(console, sandbox, missing),
@@ -102,14 +110,36 @@ async def cause(console: Console, sandbox: Sandbox) -> Cause:
     found = await _by_the_kernel(sandbox, verdict(sandbox, rows, guest_events, "\n".join(words)))
     if found is not None and not found.sure:
         missing.append("the host's kernel log (dmesg) would show an out-of-memory kill")
-        told = any(event.what == "die" and "signal" in event.attributes for event in guest_events)
-        if found.headline.startswith("killed by SIGKILL") and not told:
+        reported = any(event.what == "die" and "signal" in event.attributes for event in guest_events)
+        if found.headline.startswith("killed by SIGKILL") and not reported:
             missing.append("a main process that exits with 137 by itself looks the same to this backend")
     beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
     return Cause(
         sandbox, found, tuple(words), tuple(denied), tuple(row for row in rows if row.attempt.action in _CHANGES),
-        beside.name if beside else "", _differs(sandbox.spec, beside.spec) if beside else (), tuple(missing),
+        beside.name if beside else "", _differs(sandbox, beside) if beside else (), tuple(missing),
+        _worked_at(sandbox, rows, guest_events),
     )  # fmt: skip
+
+
+async def _inspected(console: Console, sandbox: Sandbox) -> Sandbox:
+    """Everything that its backend knows of it: a list may lack the time of its end, and whether memory ran out."""
+    with suppress(ConsoleError):
+        return await console.inspect(sandbox.ref)
+    return sandbox
+
+
+def _worked_at(sandbox: Sandbox, entries: Sequence[AuditEntry], guest_events: Sequence[GuestEvent]) -> float | None:
+    """When it last ran well: a run before the last one ended with exit 0, or an update found it running or so ended."""
+    last = sandbox.started_at or sandbox.finished_at or float("inf")
+    ends = [one.at for one in guest_events if one.what == "die" and one.attributes.get("exitCode") == "0"]
+    updates = [one.attempt.at_ns / 1e9 for one in entries if one.end and one.end.body.get("state") in _WELL]
+    return max((at for at in (*ends, *updates) if at < last), default=None)
+
+
+def _replaced(rows: Sequence[AuditEntry]) -> Iterator[str]:
+    """The references of the sandboxes that updates replaced, newest first."""
+    ends = (row.end for row in rows if row.end is not None and row.attempt.action == Update.verb)
+    return (was for end in ends if isinstance(was := end.body.get("was"), str))
 
 
 async def _by_the_kernel(sandbox: Sandbox, verdict: Verdict | None) -> Verdict | None:
@@ -131,11 +161,21 @@ def _failed(sandbox: Sandbox) -> bool:
 
 
 async def _rows(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[AuditEntry]:
-    try:
-        return await console.history(AuditQuery(limit=_ROWS, target=str(sandbox.ref)))
-    except ConsoleError as error:
-        missing.append(f"the audit log: {error.message}")
-        return ()
+    """The actions on it, newest first, and on the sandboxes that it replaced when it was recreated."""
+    found: dict[int, AuditEntry] = {}
+    target = str(sandbox.ref)
+    for _ in range(_REPLACED_MOST):
+        try:
+            entries = await console.history(AuditQuery(limit=_ROWS, target=target))
+        except ConsoleError as error:
+            missing.append(f"the audit log: {error.message}")
+            break
+        found |= {entry.attempt.seq: entry for entry in entries}
+        here = [entry for entry in entries if entry.end is not None and entry.end.target == target]
+        target = next((was for was in _replaced(here) if was != target), "")
+        if not target:
+            break
+    return sorted(found.values(), key=lambda entry: -entry.attempt.seq)
 
 
 async def _guest_events(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[GuestEvent]:
@@ -184,7 +224,8 @@ async def _healthy(console: Console, sandbox: Sandbox) -> Sandbox | None:
     """A sandbox of the same template, or else of the same image and backend, that is running or finished well."""
     with suppress(ConsoleError):
         others = [one for one in (await console.list(sandbox.ref.backend))[0] if _sibling(sandbox, one)]
-        return max(others, key=lambda one: (one.status is Status.RUNNING, one.started_at or 0.0), default=None)
+        best = max(others, key=lambda one: (one.status is Status.RUNNING, one.started_at or 0.0), default=None)
+        return best and await console.inspect(best.ref)
     return None
 
 
@@ -198,19 +239,30 @@ def _sibling(sandbox: Sandbox, other: Sandbox) -> bool:
     return same and other.image == sandbox.image and other.ref.host == sandbox.ref.host
 
 
-def _differs(mine: SandboxSpec | None, other: SandboxSpec | None) -> tuple[tuple[str, str, str], ...]:
-    """The fields of the specs that differ, except the names: (field, here, there). Of variables, only the names."""
+def _differs(sandbox: Sandbox, beside: Sandbox) -> tuple[tuple[str, str, str], ...]:
+    """What differs, except the names: (field, here, there). Of variables, only the names."""
+    mine, other = sandbox.spec, beside.spec
     if mine is None or other is None:
         return ()
     here, there = structs.asdict(mine), structs.asdict(other)
     names = [name for name in {**here["env"], **there["env"]} if here["env"].get(name) != there["env"].get(name)]
     for one in (here, there):
         one["env"] = tuple(sorted(name for name in names if name in one["env"]))
-    return tuple(
+    fields = [
         (field, _shown(here[field]), _shown(there[field]))
         for field in here
         if field not in ("name", "workspace") and here[field] != there[field]
-    )
+    ]
+    return (*fields, *_placed_otherwise(sandbox, beside))
+
+
+def _placed_otherwise(sandbox: Sandbox, beside: Sandbox) -> Iterator[tuple[str, str, str]]:
+    """The images behind one name, and the hosts, where they differ."""
+    images = [next((fact.note for fact in one.effective if fact.field == "image"), "") for one in (sandbox, beside)]
+    if sandbox.image == beside.image and images[0] != images[1]:
+        yield "image id", _shown(images[0]), _shown(images[1])
+    if sandbox.ref.host != beside.ref.host:
+        yield "host", sandbox.ref.host, beside.ref.host
 
 
 def _shown(value: object) -> str:

@@ -32,7 +32,7 @@ def sections(cause: Cause, now: float, duration: Callable[[float], str]) -> Iter
         Section("Evidence", cause.verdict.evidence if cause.verdict else ()),
         Section("Its last lines", cause.last_words),
         Section(f"Denied or failed in the {DENIED_S:.0f} s before", denied),
-        Section("Changed by", tuple(_change(one, now, duration) for one in cause.changed)),
+        *_changes(cause, now, duration),
         Section(f"Unlike {cause.beside}, which is healthy", rows=cause.differs),
         Section("What would have settled it", cause.missing),
     )
@@ -54,8 +54,20 @@ def _denial(sandbox: Sandbox, record: EgressRecord) -> str:
     )
 
 
+def _changes(cause: Cause, now: float, duration: Callable[[float], str]) -> Iterator[Section]:
+    """The changes, and apart from the others those since it last worked, if that is known."""
+    worked = cause.worked_at
+    since = [one for one in cause.changed if worked is not None and one.attempt.at_ns / 1e9 >= worked]
+    before = [one for one in cause.changed if one not in since]
+    if worked is not None:
+        none = () if since else ("nothing that the audit log knows",)
+        head = f"Changed since it last worked, {duration(now - worked)} ago"
+        yield Section(head, (*(_change(one, now, duration) for one in since), *none))
+    yield Section("Changed before" if since else "Changed by", tuple(_change(one, now, duration) for one in before))
+
+
 def _change(entry: AuditEntry, now: float, duration: Callable[[float], str]) -> str:
     row = entry.attempt
-    told = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
+    line = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
     changed = ", ".join(fields_changed(row.body))
-    return f"{told}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")
+    return f"{line}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")

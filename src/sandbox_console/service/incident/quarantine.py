@@ -61,7 +61,7 @@ async def plan(console: Console, sandbox: Sandbox, *, keep: bool = True) -> Sequ
         found.append(_if(can.has(Capability.PAUSE), "freeze", "freeze every process", "it is thawed",
                          can.reason(Capability.PAUSE)))  # fmt: skip
     if sandbox.spec is not None and (sandbox.spec.max_duration_s or sandbox.spec.idle_timeout_s):
-        found.append(Planned("lifetimes", "make its time limits wait", "they hold again"))
+        found.append(Planned("lifetimes", "suspend its time limits", "they apply again"))
     if keep:
         found.append(Planned("evidence", f"write a bundle to {evidence_folder(console)}"))
         if can.has(Capability.SNAPSHOT):
@@ -69,8 +69,8 @@ async def plan(console: Console, sandbox: Sandbox, *, keep: bool = True) -> Sequ
     return found
 
 
-def _if(can: bool, what: str, text: str, undo: str, why: str) -> Planned:
-    return Planned(what, text, undo) if can else Planned(what, f"cannot be done: {why}")
+def _if(can: bool, what: str, text: str, undo: str, reason: str) -> Planned:
+    return Planned(what, text, undo) if can else Planned(what, f"cannot be done: {reason}")
 
 
 async def quarantine(

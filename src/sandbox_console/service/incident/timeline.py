@@ -68,15 +68,15 @@ async def timeline(
 async def _clocks(console: Console, sandboxes: Sequence[Sandbox]) -> tuple[ClockDifference, ...]:
     places = sorted({(sandbox.ref.backend, sandbox.ref.host) for sandbox in sandboxes})
 
-    async def difference(place: tuple[str, str]) -> float:
+    async def difference(host_key: tuple[str, str]) -> float:
         try:
             async with asyncio.timeout(CLOCK_S):
-                return await console.inside.clock_difference(*place)
+                return await console.inside.clock_difference(*host_key)
         except (ConsoleError, TimeoutError):  # the other sources of this host say that it does not answer
             return 0.0
 
     found = zip(places, await asyncio.gather(*map(difference, places)), strict=True)
-    return tuple(ClockDifference(*place, seconds) for place, seconds in found if seconds)
+    return tuple(ClockDifference(*host_key, seconds) for host_key, seconds in found if seconds)
 
 
 async def _of_one(
@@ -88,7 +88,9 @@ async def _of_one(
         Source.EGRESS: _egress(console, sandbox, span),
         Source.LOG: _errors(console, sandbox, span),
     }
-    parts = await asyncio.gather(*(_newest(sandbox, source, told, span, limit) for source, told in sources.items()))
+    parts = await asyncio.gather(
+        *(_newest(sandbox, source, moments_of, span, limit) for source, moments_of in sources.items())
+    )
     moments = [moment for part in parts for moment in part.moments]
     if not any(moment.source is Source.BACKEND for moment in moments):
         moments += [moment for moment in _states(sandbox) if span.holds(moment.at)]
@@ -118,22 +120,22 @@ def _bytes(count: float | None, per: str = "") -> str:
 
 
 async def _newest(
-    sandbox: Sandbox, source: Source, told: AsyncIterator[Moment], span: Span, limit: int
+    sandbox: Sandbox, source: Source, moments_of: AsyncIterator[Moment], span: Span, limit: int
 ) -> Timeline:  # fmt: skip
     """The newest moments of a source; memory is bounded whatever a guest writes."""
     kept: deque[Moment] = deque(maxlen=limit)
-    seen, why = 0, ""
+    seen, problem = 0, ""
     try:
-        async with aclosing(told) as moments:  # type: ignore[type-var]
+        async with aclosing(moments_of) as moments:  # type: ignore[type-var]
             async for moment in moments:
                 if span.holds(moment.at):
                     seen += 1
                     kept.append(moment)
     except ConsoleError as error:
-        why = error.message
+        problem = error.message
     if seen > len(kept):
-        why = f"only the last {limit} of {seen} are shown"
-    gaps = (Missing(sandbox.ref, sandbox.name, source, why),) if why else ()
+        problem = f"only the last {limit} of {seen} are shown"
+    gaps = (Missing(sandbox.ref, sandbox.name, source, problem),) if problem else ()
     return Timeline(tuple(kept), gaps)
 
 
@@ -144,8 +146,8 @@ async def _events(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterat
 
 
 def _happened(event: GuestEvent) -> str:
-    told = [event.detail, *(f"{key}={value}" for key, value in sorted(event.attributes.items()) if value)]
-    return " ".join(filter(None, told))[:_TEXT_MOST]
+    moments_of = [event.detail, *(f"{key}={value}" for key, value in sorted(event.attributes.items()) if value)]
+    return " ".join(filter(None, moments_of))[:_TEXT_MOST]
 
 
 async def _actions(console: Console, sandbox: Sandbox, span: Span, limit: int) -> AsyncIterator[Moment]:

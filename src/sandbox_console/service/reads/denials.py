@@ -151,10 +151,10 @@ class DenialFeed:
             self._forget(sandbox.ref)
             return
         self._followed[sandbox.ref] = sandbox
-        place = sandbox.ref.backend, sandbox.ref.host
-        if place not in self._readers:
-            self._readers[place] = RecordReader(partial(self._fleet.use, *place), self._take, self._refuse)
-        self._readers[place].add(sandbox.ref)
+        host_key = sandbox.ref.backend, sandbox.ref.host
+        if host_key not in self._readers:
+            self._readers[host_key] = RecordReader(partial(self._fleet.use, *host_key), self._take, self._refuse)
+        self._readers[host_key].add(sandbox.ref)
 
     def _forget(self, ref: SandboxRef) -> None:
         if self._followed.pop(ref, None) is None:

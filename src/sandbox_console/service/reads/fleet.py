@@ -17,11 +17,11 @@ from sandbox_console.backends.base import Backend
 from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
 from sandbox_console.model.cancellation import shielded
-from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
-from sandbox_console.service.reads.lookup import Lookup, LookupResult, place
+from sandbox_console.service.reads.lookup import Lookup, LookupResult, host_label
 from sandbox_console.service.reads.waiting import Answer, made_by
 
 ANSWER_S = 8.0
@@ -79,6 +79,13 @@ class Fleet:
         backend = self._backends.get((name, host))
         return backend.capabilities() if backend else Capabilities()
 
+    def may_have(self, health: BackendHealth, capability: Capability) -> bool:
+        """Whether a host that does not answer may have a capability, because it answered before, or hangs."""
+        if health.ok or not self.capabilities(health.backend, health.host).has(capability):
+            return False
+        hangs = health.silent and health.state is not HealthState.UNAVAILABLE
+        return hangs or bool(self.names.of((health.backend, health.host)).answered_at)
+
     def described(self) -> str:
         """The backends in words: ``bubblewrap, docker (default)``."""
         return ", ".join(name if host == "local" else f"{name} ({host})" for name, host in self._backends) or "none"
@@ -94,6 +101,11 @@ class Fleet:
     async def listing(self, backend: str = "") -> tuple[list[Sandbox], list[BackendHealth]]:
         """All sandboxes of the backends that answer, and each backend's health. A silent one takes its full timeout."""
         answers = await asyncio.gather(*(self.ask(*key) for key in self._of(backend)))
+        return [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
+
+    async def brief(self, backend: str = "") -> tuple[list[Sandbox], list[BackendHealth]]:
+        """As ``listing``, without details, and a host that lists its sandboxes counts as healthy: no more is asked."""
+        answers = await asyncio.gather(*(self.ask(*key, brief=True) for key in self._of(backend)))
         return [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
 
     async def as_answered(
@@ -191,7 +203,9 @@ class Fleet:
                 return self.marked(await (await self.use(ref.backend, ref.host)).inspect(ref))
         except TimeoutError as error:
             silent = self._silent((ref.backend, ref.host))
-            raise BackendUnreachable(f"{place(silent)} does not answer: {silent.reason}", hint=silent.hint) from error
+            raise BackendUnreachable(
+                f"{host_label(silent)} does not answer: {silent.reason}", hint=silent.hint
+            ) from error
 
     def marked(self, sandbox: Sandbox) -> Sandbox:
         """The sandbox with its quarantine, if it is in one."""
@@ -243,12 +257,20 @@ class Fleet:
         except TimeoutError:
             return [], self._silent((name, host))
         except Exception as error:  # noqa: BLE001 - one backend's bug must not hide the others
-            health = await self._health(name, host)
+            health = await self._asked_health(name, host)
             if health.ok:  # it answered the ping but the list failed, which is what matters
                 health = structs.replace(_failed(name, host, error), silent=True)
             return [], health
 
     async def _health(self, name: str, host: str) -> BackendHealth:
+        health = await self._asked_health(name, host)
+        if health.ok:
+            self.names.answers((name, host))
+        elif health.silent:
+            self.names.fell_silent((name, host))
+        return health
+
+    async def _asked_health(self, name: str, host: str) -> BackendHealth:
         try:
             async with asyncio.timeout(self.timeout_s((name, host))):
                 return await (await self.use(name, host)).health()

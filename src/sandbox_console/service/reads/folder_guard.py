@@ -6,7 +6,9 @@ import asyncio
 import os
 import pwd
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -45,6 +47,7 @@ class FolderGuard:
 
     def __init__(self, fleet: Fleet, own: OwnFolders) -> None:
         self._fleet, self._own = fleet, own
+        self._changing = Counter[tuple[str, str]]()
 
     async def ground(self) -> GuestFolders:
         """The folders that guests can change now. Raises ConfigError if the console's own state is in one."""
@@ -81,6 +84,21 @@ class FolderGuard:
             fresh = {f"{backend}/{host}": found}
             await asyncio.to_thread(shared_folders.change, self._own.state, lambda known: {**known, **fresh})
 
+    @asynccontextmanager
+    async def changing(self, backend: str, host: str) -> AsyncIterator[None]:
+        """While the block runs, a sandbox with folders is made or removed. The last of several at once refreshes.
+
+        Until then too many folders are stored, which is safe: each that is given is remembered before.
+        """
+        key = backend, host
+        self._changing[key] += 1
+        try:
+            yield
+        finally:
+            self._changing[key] -= 1
+            if not self._changing[key]:
+                await self.refresh(backend, host)
+
     async def remember(self, backend: str, host: str, folder: str) -> None:
         """Remember a folder that is about to become a guest's."""
         await asyncio.to_thread(self._remember, f"{backend}/{host}", folder)
@@ -92,10 +110,10 @@ class FolderGuard:
     async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
         """Why a spec's folders cannot be given to a sandbox, by field."""
         found: dict[str, str] = {}
-        if spec.workspace and (why := await asyncio.to_thread(self._workspace_problem, spec.workspace)):
-            found["workspace"] = why
-        if spec.image.startswith("dir:") and (why := await self._image_problem(spec.image[4:])):
-            found["image"] = why
+        if spec.workspace and (reason := await asyncio.to_thread(self._workspace_problem, spec.workspace)):
+            found["workspace"] = reason
+        if spec.image.startswith("dir:") and (reason := await self._image_problem(spec.image[4:])):
+            found["image"] = reason
         return found
 
     def _workspace_problem(self, folder: str) -> str:
@@ -122,17 +140,17 @@ def planted(folder: str, known: SharedFolders) -> str:
         return f"{error.message}: {error.hint}"
     except OSError:  # the backend reports missing folders
         return ""
-    why = "by then another sandbox could have put a link there; name the folder that it has, or one of your own"
-    return f"{folder} lies in {root.path}, which a sandbox can write: {why}" if root else ""
+    reason = "by then another sandbox could have put a link there; name the folder that it has, or one of your own"
+    return f"{folder} lies in {root.path}, which a sandbox can write: {reason}" if root else ""
 
 
 def workspace_problem(folder: str, own: OwnFolders) -> str:
     """Why a folder must not be given to sandboxes; empty if nothing is wrong with it."""
     known = mounts.read()
     theirs = list(mounts.spots(folder, known))
-    for what, place in own.places:
-        if mounts.overlap(theirs, mounts.spots(str(place), known)):
-            return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
+    for what, guarded in own.places:
+        if mounts.overlap(theirs, mounts.spots(str(guarded), known)):
+            return f"{folder} is, contains or is inside {guarded}, {what}: {_APART}"
     if not own.home:
         for home in _homes():
             if _holds(theirs, mounts.spots(home, known)):
@@ -146,9 +164,9 @@ def workspace_problem(folder: str, own: OwnFolders) -> str:
                     f"{folder} is or contains {temporary}, where programs of yours keep sockets (tmux, ssh-agent): "
                     "name a folder in it, or set policy.home_workspace = true"
                 )
-    for what, place in own.used:
-        if mounts.overlap(theirs, mounts.spots(str(place), known)):
-            return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
+    for what, guarded in own.used:
+        if mounts.overlap(theirs, mounts.spots(str(guarded), known)):
+            return f"{folder} is, contains or is inside {guarded}, {what}: {_APART}"
     return ""
 
 
@@ -207,15 +225,15 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
         "keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME; "
         f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
     )
-    for what, place in own.places:
-        if root := _lies_in(str(place), folders) or _led_by(place, guest_folders):
-            raise ConfigError(f"{place}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
+    for what, guarded in own.places:
+        if root := _lies_in(str(guarded), folders) or _led_by(guarded, guest_folders):
+            raise ConfigError(f"{guarded}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
 
 
-def _led_by(place: Path, guest_folders: GuestFolders) -> str:
+def _led_by(guarded: Path, guest_folders: GuestFolders) -> str:
     """The first of the guests' folders that the path to a place leads through; empty if there is none."""
     try:
-        with find(place, guest_folders) as found:
+        with find(guarded, guest_folders) as found:
             return found.folder.root.path if found.folder.root else ""
     except Conflict as error:
         return error.message.partition(" is ")[0]
@@ -223,13 +241,13 @@ def _led_by(place: Path, guest_folders: GuestFolders) -> str:
         return ""
 
 
-def _lies_in(place: str, folders: Iterable[str]) -> str:
+def _lies_in(guarded: str, folders: Iterable[str]) -> str:
     """The first of the folders that a place is in, under any name; empty if it is in none."""
     shared = sorted({one for one in folders if one != "/"})
     if not shared:
         return ""
     known = mounts.read()
-    spots = [next(mounts.spots(at, known), None) for at in (place, str(Path(place).absolute().parent))]
+    spots = [next(mounts.spots(at, known), None) for at in (guarded, str(Path(guarded).absolute().parent))]
     for folder in shared:
         theirs = list(mounts.spots(folder, known))
         if any(

@@ -137,6 +137,7 @@ class Inspection:
 
     async def redactor(self, ref: SandboxRef) -> Redactor:
         """A redactor for known secrets, including those of the sandbox, for output that arrives in parts."""
+        await self._vault.learn_plain()
         with suppress(NotFound):  # the read itself reports that
             sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())

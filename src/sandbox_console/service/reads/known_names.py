@@ -51,13 +51,13 @@ class Known(Struct, frozen=True):
     """What is known about one host.
 
     ``answered_at`` is when it last returned its list, 0 for never. ``silent`` means that it did not answer last time.
-    ``told`` means that it has been reported that the host does not exist. ``files`` means that the names have their
+    ``reported`` means that it has been reported that the host does not exist. ``files`` means that the names have their
     files, which lists stored by earlier versions have not.
     """
 
     answered_at: float = 0.0
     silent: bool = False
-    told: bool = False
+    reported: bool = False
     names: tuple[Named, ...] = ()
     files: bool = False
 
@@ -106,7 +106,7 @@ class KnownNames:
 
         def newer(known: Known) -> Known:
             since = tuple(one for one in known.names if one.at >= began and (one.name, one.id) not in found)
-            fresh = Known(began, told=known.told, names=names + since, files=True)
+            fresh = Known(began, reported=known.reported, names=names + since, files=True)
             same = {_key(one) for one in known.names} == {_key(one) for one in fresh.names}
             if same and known.answered_at and known.files and not known.silent:
                 return known  # a list without anything new is not written again
@@ -132,11 +132,16 @@ class KnownNames:
         """Note that a host did not answer."""
         self._change(key, lambda known: known if known.silent else msgspec.structs.replace(known, silent=True))
 
+    def answers(self, key: Key) -> None:
+        """Note that a host answered again, though not with its list."""
+        if self.of(key).silent:
+            self._change(key, lambda known: msgspec.structs.replace(known, silent=False))
+
     def tell_once(self, key: Key) -> bool:
         """Whether it has yet to be reported that a host does not exist. From now on it counts as reported."""
-        first = not self.of(key).told
+        first = not self.of(key).reported
         if first:
-            self._change(key, lambda known: msgspec.structs.replace(known, told=True))
+            self._change(key, lambda known: msgspec.structs.replace(known, reported=True))
         return first
 
     def _change(self, key: Key, change: Callable[[Known], Known]) -> None:

@@ -24,6 +24,7 @@ class LiveLogs:
     async def read(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         """Batches of a sandbox's output: the bytes as they were written, with known secrets masked."""
         backend = await self._fleet.use(ref.backend, ref.host)
+        await self._vault.learn_plain()
         name = ref.id
         with contextlib.suppress(NotFound):
             sandbox = await backend.inspect(ref)
@@ -34,11 +35,11 @@ class LiveLogs:
         async for batch in backend.logs(ref, query):
             shown = masks.over(batch)
             if keeper is not None:
-                await keeper.keep(shown)
+                await keeper.store(shown)
             yield shown
         rest = masks.rest()
         if keeper is not None:
-            await keeper.keep(rest)
+            await keeper.store(rest)
             await keeper.end()
         if rest:
             yield rest

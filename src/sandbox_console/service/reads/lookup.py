@@ -134,12 +134,13 @@ class Lookup:
     def _missing(self, word: str, scope: Sequence[Key], doubts: Sequence[BackendHealth]) -> ConsoleError:
         dead = [health for key in scope if not (health := self._health(key)).ok]
         if ":" in word and dead and not doubts:
-            return BackendUnreachable(f"{place(dead[0])} does not answer: {dead[0].reason}", hint=dead[0].hint)
+            return BackendUnreachable(f"{host_label(dead[0])} does not answer: {dead[0].reason}", hint=dead[0].hint)
         if doubts:
             text = f"{self._doubt(doubts[0], _name(word))}: {doubts[0].reason}"
             return BackendUnreachable(text, hint=doubts[0].hint or "--only-answering leaves it out")
         silent = (
-            "; not asked: " + ", ".join(f"{place(backend_health)} ({backend_health.reason})" for backend_health in dead)
+            "; not asked: "
+            + ", ".join(f"{host_label(backend_health)} ({backend_health.reason})" for backend_health in dead)
             if dead
             else ""
         )
@@ -162,8 +163,8 @@ class Lookup:
         return health.silent or self._recalled.get((key, name), False)
 
     def _doubt(self, health: BackendHealth, name: str) -> str:
-        held = self._fleet.names.of((health.backend, health.host)).holds(name)
-        return f"{place(health)} does not answer and {'held' if held else 'may hold'} {name!r}"
+        was_held = self._fleet.names.of((health.backend, health.host)).holds(name)
+        return f"{host_label(health)} does not answer and {'held' if was_held else 'may hold'} {name!r}"
 
     def _fits(self, scope: Sequence[Key], name: str) -> list[Sandbox]:
         there = [sandbox for key in scope if key in self._answers for sandbox in self._answers[key][0]]
@@ -176,7 +177,7 @@ class Lookup:
         return [key for key in self._fleet.keys if not colon or key[0] == backend]
 
 
-def place(health: BackendHealth) -> str:
+def host_label(health: BackendHealth) -> str:
     """A host in words: ``bubblewrap``, ``docker/far``."""
     return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
 

@@ -38,7 +38,7 @@ def note_after(names: KnownNames, action: Action) -> None:
 def recorded(audit_log: AuditLog) -> Callable[[Key, str], Awaitable[bool]]:
     """A function that says whether the log has a sandbox of a name on a host that was not removed since."""
 
-    async def told(key: Key, name: str) -> bool:
+    async def reported(key: Key, name: str) -> bool:
         try:
             rows = await audit_log.entries(AuditQuery(limit=_LOOKED_AT, backend=key[0], text=name))
         except ConsoleError:  # a log that cannot be read says nothing
@@ -46,7 +46,7 @@ def recorded(audit_log: AuditLog) -> Callable[[Key, str], Awaitable[bool]]:
         last = next((entry for entry in rows if _is_about(entry, "/".join(key), name)), None)
         return last is not None and last.attempt.action != Remove.verb
 
-    return told
+    return reported
 
 
 def _is_about(entry: AuditEntry, host: str, name: str) -> bool:

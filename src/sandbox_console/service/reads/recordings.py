@@ -70,8 +70,8 @@ class Recordings:
         """Finish the recording of another process, for the note about its shell's end. None: it was killed."""
         try:
             path = self.path(id_)
-            told = KILLED if problem is None else problem
-            return dict(msgspec.to_builtins(await asyncio.to_thread(finish_lost, path, self._redactor.across, told)))
+            reason = KILLED if problem is None else problem
+            return dict(msgspec.to_builtins(await asyncio.to_thread(finish_lost, path, self._redactor.across, reason)))
         except (OSError, ValueError, ConsoleError) as error:
             return {"id": id_, "problem": str(error)}
 
@@ -138,10 +138,10 @@ class Recordings:
         return Check.UNENDED
 
 
-def not_recorded(why: str) -> ConsoleError:
+def not_recorded(reason: str) -> ConsoleError:
     """The error for a shell that must be recorded but cannot be."""
     return ConsoleError(
-        f"the shell cannot be recorded: {why}", hint='free some space, or set recording.mode = "best-effort"'
+        f"the shell cannot be recorded: {reason}", hint='free some space, or set recording.mode = "best-effort"'
     )
 
 

@@ -175,7 +175,7 @@ class Keeper:
         self._kept = kept
         self._open: dict[Stream, LogRecord] = {}
 
-    async def keep(self, items: Sequence[LogItem]) -> None:
+    async def store(self, items: Sequence[LogItem]) -> None:
         """Add what was read."""
         await self._kept.add(self, [whole for item in items if (whole := self._whole(item)) is not None])
 

@@ -28,7 +28,7 @@ class Hosts(Protocol):
 
 
 async def ask_all(hosts: Hosts, keys: Sequence[Key], patience: Patience) -> dict[Key, Answer]:
-    """The brief lists of the hosts that were waited for. ``patience`` is asked again with each answer."""
+    """The brief lists of the hosts that were waited for. ``patience`` is called again after each answer."""
     answers: dict[Key, Answer] = {}
     requests = {key: asyncio.ensure_future(hosts.ask(*key, brief=True)) for key in keys}
     until: float | None = None

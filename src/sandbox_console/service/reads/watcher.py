@@ -13,6 +13,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.event import Changed, Event, HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.masking import Masking
 from sandbox_console.service.reads.stats_sweep import Sweep
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
@@ -28,8 +29,8 @@ Publish = Callable[[Event], None]
 class Watcher:
     """One task for each backend, started by the first viewer."""
 
-    def __init__(self, fleet: Fleet, publish: Publish) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: Fleet, publish: Publish, masking: Masking) -> None:
+        self._fleet, self._masking = fleet, masking
         self._publish = publish
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -58,7 +59,8 @@ class Watcher:
                 async for event in backend.watch():
                     if isinstance(event, Listed):
                         self._fleet.names.listed((name, host), event.sandboxes, time.time() - _LISTED_S)
-                    self._publish(self._marked(event))
+                    await self._masking.ready()
+                    self._publish(self._masking.event(self._marked(event)))
                 reason = "its event stream ended"
             except ConsoleError as error:
                 reason = error.message

@@ -34,11 +34,11 @@ async def forward(console: Performs, request: Forward, *, consent: Consent) -> H
     """Forward a port through the gate; returns once the forward listens. Raises what the action raises."""
     listens: asyncio.Future[Forwarding] = asyncio.get_running_loop().create_future()
 
-    def told(hold: Hold) -> None:
+    def opened(hold: Hold) -> None:
         if isinstance(hold, Forwarding) and not listens.done():
             listens.set_result(hold)
 
-    operation = console.perform(request, consent=consent, io=ExecIO(on_held=told))
+    operation = console.perform(request, consent=consent, io=ExecIO(on_held=opened))
     ending = asyncio.ensure_future(operation.result())
     try:
         await asyncio.wait(list[asyncio.Future[Any]]((listens, ending)), return_when=asyncio.FIRST_COMPLETED)

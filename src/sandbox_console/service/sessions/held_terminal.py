@@ -150,5 +150,5 @@ def _state(kind: bytes, body: bytes) -> dict[str, Any]:
 
 
 def _exit(body: bytes) -> Exit:
-    told = json.loads(body)
-    return Exit(code=told.get("exit"), signal=told.get("signal"), reason=str(told.get("reason") or ""))
+    state = json.loads(body)
+    return Exit(code=state.get("exit"), signal=state.get("signal"), reason=str(state.get("reason") or ""))

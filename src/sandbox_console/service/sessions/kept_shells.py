@@ -86,19 +86,20 @@ class KeptShells:
         return wanted or free_name(sandbox, taken)
 
     async def start(
-        self, held: HeldRecord, record: ShellRecord, passed: PassedShell, request: OpenShell, redactor: Redactor,
+        self, held_record: HeldRecord, record: ShellRecord, passed: PassedShell, request: OpenShell, redactor: Redactor,
         recorder: Writer | None, *, must_record: bool,
     ) -> HeldTerminal:  # fmt: skip
         """Start the holder of a shell, and attach to it. Raises BackendError if it does not start."""
         facts = msgspec.to_builtins(passed) | {
-            "id": held.id, "lock": held.lock, "record": msgspec.to_builtins(record), "options": self._options,
+            "id": held_record.id, "lock": held_record.lock, "record": msgspec.to_builtins(record),
+            "options": self._options,
             "cols": request.cols, "rows": request.rows, "scrollback_bytes": self.options.scrollback_mib << 20,
             "max_duration_s": self.options.max_duration_s, "redactor": redactor.state(),
             "recording": _recording(recorder, required=must_record),
         }  # fmt: skip
         pid = await asyncio.to_thread(_start, str(self._records.folder), facts)
         try:
-            connection = await asyncio.to_thread(self._answer, held.id, pid)
+            connection = await asyncio.to_thread(self._answer, held_record.id, pid)
             return await HeldTerminal.attach(connection, record.actor, request.cols, request.rows, read_only=False)
         except BaseException:
             with suppress(ProcessLookupError):
@@ -140,8 +141,8 @@ class KeptShells:
             id=id_, name=record.kept, ref=ref, sandbox=record.name, actor=record.actor, began=record.began,
             audit_id=record.audit_id,
         )  # fmt: skip
-        told = self._state(id_)
-        return shell if told is None else _with_state(shell, told)
+        state = self._state(id_)
+        return shell if state is None else _with_state(shell, state)
 
     def _state(self, id_: str) -> Mapping[str, Any] | None:
         connection = self._connect(id_)
@@ -166,13 +167,13 @@ class KeptShells:
 
     def _connect(self, id_: str) -> socket.socket | None:
         try:
-            place = ProcessFolder(str(self._records.folder))
+            process_folder = ProcessFolder(str(self._records.folder))
         except OSError:
             return None
         try:
-            return place.connect(id_, ANSWER_S)
+            return process_folder.connect(id_, ANSWER_S)
         finally:
-            place.close()
+            process_folder.close()
 
     def _answer(self, id_: str, pid: int) -> socket.socket:
         """Wait for a holder that was started. Raises BackendError if it ends or does not answer."""
@@ -208,10 +209,10 @@ def _recording(recorder: Writer | None, *, required: bool) -> dict[str, Any] | N
     return {"path": str(recorder.path), "began": pending.began, "cap_bytes": pending.left, "required": required}
 
 
-def _with_state(shell: KeptShell, told: Mapping[str, Any]) -> KeptShell:
+def _with_state(shell: KeptShell, state: Mapping[str, Any]) -> KeptShell:
     return structs.replace(
-        shell, answers=True, pid=int(told["pid"]), cols=int(told["cols"]), rows=int(told["rows"]),
-        recorded=bool(told["recorded"]), left_s=float(told["left_s"]), bytes_in=int(told["bytes"]["in"]),
-        bytes_out=int(told["bytes"]["out"]),
-        viewers=tuple(Viewer(str(one["actor"]), bool(one["read_only"])) for one in told["viewers"]),
+        shell, answers=True, pid=int(state["pid"]), cols=int(state["cols"]), rows=int(state["rows"]),
+        recorded=bool(state["recorded"]), left_s=float(state["left_s"]), bytes_in=int(state["bytes"]["in"]),
+        bytes_out=int(state["bytes"]["out"]),
+        viewers=tuple(Viewer(str(one["actor"]), bool(one["read_only"])) for one in state["viewers"]),
     )  # fmt: skip

@@ -96,8 +96,8 @@ class LostRecreations:
             permit = journal.inherited(step.audit_id, "update")
             backend = await self._fleet.use(ref.backend, ref.host)
             body = await _Settlement(backend, permit, step, self._vault).run()
-            told: dict[str, Any] = masked(body, self._vault.redactor.text)
-            await journal.note(permit, ref.backend, step.ref, told)
+            details: dict[str, Any] = masked(body, self._vault.redactor.text)
+            await journal.note(permit, ref.backend, step.ref, details)
             await asyncio.to_thread(record.remove)
         except (AuditUnavailable, BackendUnreachable):
             return 0

@@ -123,8 +123,8 @@ class LostShells:
             body["shell_name"] = record.kept
         if record.recording:
             body["recording"] = await self._recordings.end_lost(record.recording, problem)
-        told: Mapping[str, Any] = masked(body, self._vault.redactor.text)
-        await journal.note(permit, ref.backend, record.ref, told)
+        details: Mapping[str, Any] = masked(body, self._vault.redactor.text)
+        await journal.note(permit, ref.backend, record.ref, details)
         await run_to_completion(asyncio.to_thread(shell_record.remove))
 
     async def _ended(self, permit: Permit, record: ShellRecord, ref: SandboxRef) -> dict[str, str]:
@@ -142,6 +142,6 @@ class LostShells:
             return {}  # removed meanwhile, with everything in it
         except ConsoleError as error:
             return {"error": error.message}
-        except Exception as error:  # noqa: BLE001 - a bug of a backend's is told in the note, like any other failure
+        except Exception as error:  # noqa: BLE001 - a bug of a backend is reported in the note, like any other failure
             return {"error": f"{type(error).__name__}: {error}"}
         return {}

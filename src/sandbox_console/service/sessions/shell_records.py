@@ -43,9 +43,9 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
 class HeldRecord:
     """A record of this process. Its lock shows that the process is alive, and the kernel releases it in any case."""
 
-    def __init__(self, folder: Path, place: ProcessFolder, id_: str, lock: int) -> None:
+    def __init__(self, folder: Path, process_folder: ProcessFolder, id_: str, lock: int) -> None:
         self.id, self._folder = id_, folder
-        self._place, self._lock = place, lock
+        self._place, self._lock = process_folder, lock
 
     def write(self, record: Struct) -> None:
         """Write the record, 0600. Raises OSError."""
@@ -95,14 +95,14 @@ class ShellRecords:
 
     def begin(self) -> HeldRecord:
         """A new, empty record of this process. Raises OSError."""
-        place = ProcessFolder(str(self.folder), make=True)
+        process_folder = ProcessFolder(str(self.folder), make=True)
         try:
-            while (lock := place.take(id_ := secrets.token_hex(6))) is None:
+            while (lock := process_folder.take(id_ := secrets.token_hex(6))) is None:
                 continue
         except BaseException:
-            place.close()
+            process_folder.close()
             raise
-        return HeldRecord(self.folder, place, id_, lock)
+        return HeldRecord(self.folder, process_folder, id_, lock)
 
     def lost(self) -> Iterator[HeldRecord]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
@@ -112,27 +112,27 @@ class ShellRecords:
 
     def take(self, id_: str) -> HeldRecord | None:
         """One record, if its process is gone: locked for the caller. Raises OSError."""
-        place = ProcessFolder(str(self.folder))
-        lock = place.take(id_)
+        process_folder = ProcessFolder(str(self.folder))
+        lock = process_folder.take(id_)
         if lock is None:
-            place.close()
+            process_folder.close()
             return None
-        return HeldRecord(self.folder, place, id_, lock)
+        return HeldRecord(self.folder, process_folder, id_, lock)
 
     def kept(self) -> Iterator[tuple[str, ShellRecord]]:
         """The kept shells whose record is there, each with its id."""
         try:
-            place = ProcessFolder(str(self.folder))
+            process_folder = ProcessFolder(str(self.folder))
         except OSError:
             return
         try:
             for id_ in self._ids():
                 with suppress(OSError, ValueError):
-                    record = _read(place, id_, ShellRecord)
+                    record = _read(process_folder, id_, ShellRecord)
                     if record.kept:
                         yield id_, record
         finally:
-            place.close()
+            process_folder.close()
 
     def _ids(self) -> list[str]:
         try:
@@ -141,8 +141,8 @@ class ShellRecords:
             return []
 
 
-def _read(place: ProcessFolder, id_: str, kind: type[Record]) -> Record:
+def _read(process_folder: ProcessFolder, id_: str, kind: type[Record]) -> Record:
     try:
-        return msgspec.json.decode(read_own(f"{id_}.json", _MOST, place.fd), type=kind)
+        return msgspec.json.decode(read_own(f"{id_}.json", _MOST, process_folder.fd), type=kind)
     except RecursionError:
         raise ValueError("it is nested too deep") from None

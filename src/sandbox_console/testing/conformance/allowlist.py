@@ -67,7 +67,7 @@ class Allowlist(Checks):
             found = [one async for one in gateway.egress_records(ref, since=None, follow=False)]
             return any(one.host == _OTHER and not one.allowed for one in found)
 
-        await eventually(told, "nobody tells that a host was refused")
+        await eventually(told, "the refusal of a host is not reported")
 
     async def test_an_allowlist_is_no_way_past_its_gateway(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EGRESS_ALLOWLIST)

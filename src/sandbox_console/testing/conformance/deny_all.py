@@ -209,6 +209,6 @@ async def guests(rig: Rig, listener: Listener) -> int:
     async def told() -> bool:
         return int(out) in listener.clients
 
-    await eventually(told, "the listener does not tell who comes")
+    await eventually(told, "the listener does not report who connects")
     listener.knocks += 1
     return listener.reached

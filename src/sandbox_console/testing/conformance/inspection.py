@@ -27,7 +27,7 @@ class Looks(Checks):
             commands = [one.command for one in await backend.processes(ref)]
             return any("sleep 7741" in one for one in commands) and any("sleep 1000" in one for one in commands)
 
-        await eventually(both, "a process is not told")
+        await eventually(both, "a process is not reported")
         await process.kill()
 
     async def test_they_have_their_own_pids_and_no_helper_among_them(self, rig: Rig) -> None:
@@ -45,7 +45,7 @@ class Looks(Checks):
             # The shell, its sleep, and the init if there is one, which the guest sees as well.
             return len(pids) == 1 and found.get(pids[0]) == "sleep 7742" and not ours and len(found) <= 3
 
-        await eventually(agree, "what it tells is not what is seen inside")
+        await eventually(agree, "what it reports is not what is seen inside")
 
     async def test_a_stopped_one_has_no_processes(self, rig: Rig) -> None:
         backend = rig.ability(abilities.Processes, Capability.PROCESSES)
@@ -78,7 +78,7 @@ class Looks(Checks):
             words = [one.what for one in await _told(backend, ref)]
             return "start" in words and "die" in words and words.index("start") < words.index("die")
 
-        await eventually(whole, "its start and its end are not told")
+        await eventually(whole, "its start and its end are not reported")
         times = [one.at for one in await _told(backend, ref)]
         assert times == sorted(times)
         last = await _told(backend, ref, since=times[-1] + 1)
@@ -101,9 +101,9 @@ class Looks(Checks):
         async def died() -> bool:
             return "die" in seen
 
-        await eventually(started, "what was before is not told")
+        await eventually(started, "earlier events are not reported")
         await rig.stop(ref, grace_s=0.2)
-        await eventually(died, "its end is not told")
+        await eventually(died, "its end is not reported")
         following.cancel()
         assert isinstance((await asyncio.gather(following, return_exceptions=True))[0], asyncio.CancelledError)
 

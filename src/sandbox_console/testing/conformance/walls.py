@@ -76,7 +76,7 @@ class Walls(Checks):
         bare = await rig.make(seccomp="off")
         outer = Path("/proc/self/status").read_text().split("Seccomp:")[1].split()[0]
         assert await _modes(rig, bare) == {outer}
-        assert not await _told(rig, bare), "it is told as filtered, and is not"
+        assert not await _told(rig, bare), "it is reported as filtered, and is not"
         traced, nested = await rig.make(ptrace=True), await rig.make(nested_userns=True)
         for ref in (traced, nested):
             assert await _modes(rig, ref) == {"2"}, "it takes the whole filter away"

@@ -22,10 +22,10 @@ from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.verbs import Naming, accepted, must_type, verb_of
 from sandbox_console.tui.text.drift_text import drift_parts
-from sandbox_console.tui.text.formatting import SHORT_ID, STATUS, place, shown_name
+from sandbox_console.tui.text.formatting import SHORT_ID, STATUS, sandbox_host, shown_name
 
-ANEW = "It is recreated: what it wrote outside its workspace is lost. If that fails, the old one stays."
-LIVE = "It is changed while it goes on running."
+RECREATED = "It is recreated: what it wrote outside its workspace is lost. If that fails, the old one stays."
+CHANGED_LIVE = "It is changed while it goes on running."
 
 
 class AskConsent(Protocol):
@@ -78,7 +78,7 @@ class Flows:
         """Ask for the word that a verb takes, and start it. Typing the word also counts as a plain yes."""
         word = await self._app.push_screen_wait(
             AskScreen(
-                f"{naming.asks} {shown_name(sandbox)}", naming.hint, naming.suggest(sandbox), told=naming.effect,
+                f"{naming.asks} {shown_name(sandbox)}", naming.hint, naming.suggest(sandbox), help_text=naming.effect,
                 command=lambda typed: command_line(naming.make(sandbox, typed)),
             )
         )  # fmt: skip
@@ -118,7 +118,7 @@ class Flows:
             if question is None and (confirmed or isinstance(action, OpenShell | Attach)):
                 return True
             reason, token = (question.reason, question.token) if question else ("", "")
-            asked = confirmation(action, sandbox, reason, token, effect, changes, keep)
+            asked = confirmation(self._console.masking.action(action), sandbox, reason, token, effect, changes, keep)
             agrees: bool = await self._app.push_screen_wait(asked)
             return agrees
 
@@ -144,7 +144,7 @@ def confirmation(
         _body(sandbox, effect or (verb.effect if verb else ""), reason),
         label,
         command=command_line(action, spec_of(sandbox), token),
-        danger=(verb is not None and verb.danger) or effect == ANEW,
+        danger=(verb is not None and verb.danger) or effect == RECREATED,
         accepts=(lambda text: accepted(text, sandbox)) if typed else None,
         to_type=short,
         listed=changes,
@@ -157,7 +157,7 @@ def _body(sandbox: Sandbox, effect: str, reason: str) -> Content:
     parts = [
         ("Sandbox  ", "$dim"), (f"{shown_name(sandbox)}  {glyph} {sandbox.status}\n", "bold"),
         ("Id       ", "$dim"), (f"{ascii_id(sandbox.ref.id)}\n", ""),
-        ("Where    ", "$dim"), (place(sandbox), ""),
+        ("Where    ", "$dim"), (sandbox_host(sandbox), ""),
     ]  # fmt: skip
     if effect:
         parts.append((f"\n\n{effect}", ""))

@@ -177,8 +177,11 @@ class AlertsScreen(Screen[SandboxRef | None]):
         elif alert.silenced:
             self._change(self._end_silence(alert))
         else:
-            title, told = f"Silence {alert.rule} for {alert.name}", "No messages for this long, such as 30m, 2h or 1d."
-            ask = AskScreen(title, "2h", _USUAL, told=f"{told} The alert stays in the list.")
+            title, help_text = (
+                f"Silence {alert.rule} for {alert.name}",
+                "No messages for this long, such as 30m, 2h or 1d.",
+            )
+            ask = AskScreen(title, "2h", _USUAL, help_text=f"{help_text} The alert stays in the list.")
             self.app.push_screen(ask, partial(self._asked, alert))
 
     def _asked(self, alert: Alert, text: str | None) -> None:
@@ -290,6 +293,6 @@ def outbox_words(waiting: Sequence[Delivery], now: float) -> str:
 def _channel_words(name: str, deliveries: Sequence[Delivery], now: float) -> str:
     first = min(deliveries, key=lambda delivery: delivery.next_at)
     many = "1 message has" if len(deliveries) == 1 else f"{len(deliveries)} messages have"
-    why = f": {clean(first.error, cap=160)}" if first.error else ""
+    reason = f": {clean(first.error, cap=160)}" if first.error else ""
     again = f"; tried again in {span(first.next_at - now)}" if first.next_at > now else "; on its way"
-    return f"✉ {clean(name, cap=40)}: {many} not arrived{why}{again}"
+    return f"✉ {clean(name, cap=40)}: {many} not arrived{reason}{again}"

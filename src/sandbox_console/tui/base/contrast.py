@@ -1,4 +1,4 @@
-"""Repairs colours of hostile text that cannot be told from their background."""
+"""Repairs colours of hostile text that cannot be distinguished from their background."""
 
 from __future__ import annotations
 

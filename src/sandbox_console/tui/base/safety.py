@@ -192,8 +192,8 @@ class SafeApp(App[Result], Generic[Result]):
 
     def _crash_report(self, error: Exception) -> str:
         cause = error.error if isinstance(error, WorkerFailed) else error
-        what = cause.message if isinstance(cause, ConsoleError) else type(cause).__name__
-        line = f"sandbox-console stopped on an internal error: {what}"
+        cause_text = cause.message if isinstance(cause, ConsoleError) else type(cause).__name__
+        line = f"sandbox-console stopped on an internal error: {cause_text}"
         try:
             with tempfile.NamedTemporaryFile(
                 "w", prefix="sandbox-console-crash-", suffix=".log", dir=self.crash_dir, delete=False, encoding="utf-8"

@@ -12,7 +12,7 @@ from sandbox_console.hostfs.own_files import load_own, write_own
 _MOST_BYTES = 1 << 20
 
 
-def read_kept(path: Path, valid: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
+def read_saved(path: Path, valid: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
     """Return the saved settings, or an empty dict if there are none.
 
     A damaged file, or one that is not ``valid``, is renamed and the user is told: saving would overwrite it.
@@ -27,7 +27,7 @@ def read_kept(path: Path, valid: Callable[[dict[str, Any]], bool] = lambda _: Tr
     return load_own(path, _MOST_BYTES, decode) or {}
 
 
-def keep(path: Path, data: dict[str, Any]) -> None:
+def save(path: Path, data: dict[str, Any]) -> None:
     """Save settings, readable only by their owner. Raises OSError, and then the previous settings remain.
 
     This writes a few hundred bytes after a key press, so it is not worth a thread.

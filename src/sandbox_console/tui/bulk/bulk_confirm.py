@@ -18,7 +18,7 @@ from sandbox_console.tui.bulk.bulk_run import Item
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.fleet.fleet_rows import FOREIGN
 from sandbox_console.tui.state.verbs import Verb
-from sandbox_console.tui.text.formatting import STATUS, many, name_and_id, place, short_id, shown_name
+from sandbox_console.tui.text.formatting import STATUS, many, name_and_id, sandbox_host, short_id, shown_name
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Cell, Column
 
@@ -124,7 +124,7 @@ def _asked_row(at: int, item: Item, verb: str) -> Row:
     shown = Cell(name, end=("" if sandbox.managed else FOREIGN) + id_)
     note = clean(item.cause or item.note, cap=200)
     cells = (
-        will, shown, short_id(sandbox), f"{glyph} {sandbox.status}", place(sandbox), note,
+        will, shown, short_id(sandbox), f"{glyph} {sandbox.status}", sandbox_host(sandbox), note,
     )  # fmt: skip
     quiet = "" if item.to_do else "dim"
     return Row(at, cells, (quiet, quiet, "dim", style, "dim", "warn" if note else ""))

@@ -25,7 +25,7 @@ from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.keys.keymap import hint, hints
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.verbs import Verb
-from sandbox_console.tui.text.formatting import many, place, short_id, shown_name, span
+from sandbox_console.tui.text.formatting import many, sandbox_host, short_id, shown_name, span
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column, natural_widths
@@ -203,7 +203,7 @@ def _ended_row(at: int, item: Item) -> Row:
     took = "" if item.took_s is None else f"{item.took_s:.1f}s" if item.took_s < 100 else span(item.took_s)
     audit = "" if item.audit_id is None else str(item.audit_id)
     cells = (
-        f"{sign} {item.fate}", shown_name(sandbox), short_id(sandbox), place(sandbox), took, audit,
+        f"{sign} {item.fate}", shown_name(sandbox), short_id(sandbox), sandbox_host(sandbox), took, audit,
         clean(item.cause, cap=400),
     )  # fmt: skip
     return Row(at, cells, (style, "", "dim", "dim", "dim", "dim", style if item.cause else ""))

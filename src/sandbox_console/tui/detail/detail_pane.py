@@ -22,7 +22,15 @@ from sandbox_console.tui.fleet.header import justified
 from sandbox_console.tui.logs.logs_tab import LogsPane
 from sandbox_console.tui.shell.shell_tab import ShellPane
 from sandbox_console.tui.state.fleet_state import FleetState, News, TabState
-from sandbox_console.tui.text.formatting import STATUS, STYLES, place, short_id, shown_name, why, why_style
+from sandbox_console.tui.text.formatting import (
+    STATUS,
+    STYLES,
+    sandbox_host,
+    short_id,
+    shown_name,
+    status_reason,
+    status_reason_style,
+)
 from sandbox_console.tui.text.port_text import openings
 
 if TYPE_CHECKING:
@@ -169,11 +177,13 @@ def identity(sandbox: Sandbox | None, width: int, forwards: Sequence[str] = ()) 
         return Content("No sandbox is selected.")
     glyph, style = STATUS[sandbox.status]
     left = [(shown_name(sandbox), "bold $primary"), ("  ", ""), (f"{glyph} {sandbox.status}", STYLES[style])]
-    if reason := why(sandbox):
-        left += [("  ", ""), (reason, STYLES[why_style(sandbox)])]
+    if reason := status_reason(sandbox):
+        left += [("  ", ""), (reason, STYLES[status_reason_style(sandbox)])]
     if sandbox.status.live and (ports := openings(sandbox)):
         left += [("  ", ""), (" ".join(map(str, ports[:4])), "$text-accent")]
     if forwards:
         left += [("  ", ""), (f"⇄ {' '.join(forwards[:4])}", "$text-success")]
     marks = [] if sandbox.managed else [("◇ not ours  ", "$text-warning")]
-    return Content.assemble(*justified(left, [*marks, (f"{place(sandbox)}  {short_id(sandbox)}", "$dim")], width))
+    return Content.assemble(
+        *justified(left, [*marks, (f"{sandbox_host(sandbox)}  {short_id(sandbox)}", "$dim")], width)
+    )

@@ -28,14 +28,14 @@ _TOLD_MOST = 600
 class Choice(Struct, frozen=True):
     """One line of the menu. ``action`` is the result of choosing it, ``unfit`` the reason that it is unavailable.
 
-    ``told`` is its description, shown if it is available.
+    ``detail`` is its description, shown if it is available.
     """
 
     action: str
     label: str
     key: str
     unfit: str = ""
-    told: str = ""
+    detail: str = ""
 
 
 class MenuScreen(ModalScreen[str]):
@@ -52,7 +52,7 @@ class MenuScreen(ModalScreen[str]):
         border: round $primary;
         border-title-color: $primary;
     }
-    MenuScreen.-told > Vertical { width: 100; }
+    MenuScreen.-detailed > Vertical { width: 100; }
     MenuScreen OptionList { height: auto; max-height: 100%; border: none; background: $surface; padding: 0 1; }
     MenuScreen OptionList:focus { background-tint: $foreground 0%; }
     MenuScreen OptionList > .option-list--option-disabled { color: $dim; }
@@ -60,7 +60,7 @@ class MenuScreen(ModalScreen[str]):
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q,m", "close", "Close"), ("j", "down", "Down"), ("k", "up", "Up")]
 
     def __init__(self, title: str, choices: list[Choice]) -> None:
-        super().__init__(classes="-told" if any(choice.told for choice in choices) else "")
+        super().__init__(classes="-detailed" if any(choice.detail for choice in choices) else "")
         self._title = title
         self._choices = choices
 
@@ -109,7 +109,7 @@ class MenuScreen(ModalScreen[str]):
 
 def choice_line(choice: Choice, width: int = 0) -> Content:
     """Return the key, the label, and the reason or description. Rows have ``width`` cells; 0 means no limit."""
-    note = choice.unfit or choice.told
+    note = choice.unfit or choice.detail
     more = set_in(note if len(note) <= _TOLD_MOST else f"{note[:_TOLD_MOST]}…", _INSET)
     parts = [
         (fit_cell(short_key(choice.key), 4, "left"), "$primary" if not choice.unfit else ""),

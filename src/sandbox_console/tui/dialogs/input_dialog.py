@@ -19,7 +19,7 @@ from sandbox_console.tui.base.static_text import put
 class AskScreen(ModalScreen[str]):
     """Returns the typed text, or an empty string if there is none.
 
-    ``told`` describes what it will do. ``command`` is the equivalent command line for the text typed so far.
+    ``help_text`` describes what it will do. ``command`` is the equivalent command line for the text typed so far.
     """
 
     DEFAULT_CSS = """
@@ -42,14 +42,14 @@ class AskScreen(ModalScreen[str]):
         placeholder: str,
         value: str = "",
         *,
-        told: str = "",
+        help_text: str = "",
         command: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__()
         self._title = title
         self._placeholder = placeholder
         self._value = value
-        self._told = told
+        self._help_text = help_text
         self._command = command
 
     def compose(self) -> ComposeResult:
@@ -57,8 +57,8 @@ class AskScreen(ModalScreen[str]):
             box.border_title = plain(self._title)
             copies = ", Ctrl+Y copies the command" if self._command else ""
             box.border_subtitle = Content(f"Enter does it, Esc leaves{copies}")
-            if self._told:
-                yield Static(plain(self._told), markup=False)
+            if self._help_text:
+                yield Static(plain(self._help_text), markup=False)
             yield Input(self._value, placeholder=self._placeholder, compact=True)
             if self._command:
                 yield Static(id="command", markup=False)

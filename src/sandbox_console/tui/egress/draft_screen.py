@@ -30,7 +30,7 @@ from sandbox_console.tui.egress.draft_text import COLUMNS, PROBLEM, Part, marks,
 from sandbox_console.tui.egress.egress_text import commands, patterns_of
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.text.formatting import place, shown_name
+from sandbox_console.tui.text.formatting import sandbox_host, shown_name
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
@@ -77,7 +77,7 @@ class EgressDraftScreen(Screen[None]):
         if len(self._drafts) > 1:
             yield Select(
                 [
-                    (plain(f"{shown_name(draft.sandbox)}   {place(draft.sandbox)}"), ref)
+                    (plain(f"{shown_name(draft.sandbox)}   {sandbox_host(draft.sandbox)}"), ref)
                     for ref, draft in self._drafts.items()
                 ],
                 value=self._draft.sandbox.ref,

@@ -52,13 +52,13 @@ def with_hosts(edits: str) -> str:
 def host_row(known_host: HostSeen, now: float, *, fleet: bool = False) -> Row:
     """Return the row of a host. In the fleet's feed, it has the names of the sandboxes that requested the host."""
     outcome, style = OUTCOMES[known_host.outcome]
-    why = (
+    reason = (
         REASONS.get(known_host.reason, clean(known_host.reason, cap=60))
         if known_host.reason
         else f"by {clean(known_host.rule, cap=80)}"
     )
     if known_host.asker:
-        why = f"asked for by {clean(known_host.asker, cap=60)}"
+        reason = f"asked for by {clean(known_host.asker, cap=60)}"
     ports = ",".join(map(str, sorted(known_host.ports)))
     host = clean(known_host.host, cap=253) or "(no name)"
     names = [clean(name, cap=40) for name in sorted(set(known_host.refs.values()))]
@@ -69,8 +69,8 @@ def host_row(known_host: HostSeen, now: float, *, fleet: bool = False) -> Row:
         cells.append(" ".join(names))
         sort.append(names)
         styles.append("accent")
-    cells += [ports, at(known_host.first, now), at(known_host.last, now), why]
-    sort += [min(known_host.ports, default=0), known_host.first, known_host.last, why]
+    cells += [ports, at(known_host.first, now), at(known_host.last, now), reason]
+    sort += [min(known_host.ports, default=0), known_host.first, known_host.last, reason]
     return Row(
         known_host.host, tuple(cells), (*styles, "dim", "dim", "dim", "dim" if style == "ok" else style), tuple(sort)
     )

@@ -84,13 +84,13 @@ class EgressScreen(Screen[None], HostActions):
         for table in self.query(FleetTable):
             table.set_rows([host_row(host, now, fleet=True) for host in hosts])
         failed = any(host.unresolved or host.failed for host in hosts)
-        what = "asked for" if not self._denied_only else "denied or failed" if failed else "denied"
+        kind = "asked for" if not self._denied_only else "denied or failed" if failed else "denied"
         left_out = self._feed.forgotten
         forgotten = f"  {left_out} older ones left out" if left_out else ""
         total = sum(host.denied for host in hosts)
         words = [
             ("Egress of all sandboxes", "bold $primary"),
-            (f"  {many(len(hosts), 'host')} {what}, {many(total, 'denial')}", "$dim"),
+            (f"  {many(len(hosts), 'host')} {kind}, {many(total, 'denial')}", "$dim"),
         ]
         put(self, "#egress-title", Content.assemble(*words, (forgotten, "$text-warning")))
         put_note(self, "#egress-empty", plain("" if hosts else self._why_empty()))

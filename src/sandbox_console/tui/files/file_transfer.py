@@ -127,7 +127,7 @@ async def _counted(parts: AsyncIterator[bytes], progress: Progress) -> AsyncIter
         progress(count)
 
 
-def why(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """Return the message for a transfer that failed."""
     if isinstance(error, ConsoleError):
         return error_words(error)

@@ -25,7 +25,7 @@ from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.dialogs.long_text_screen import text_screen
 from sandbox_console.tui.files.file_text import COLUMNS, file_row, file_words, local_name
-from sandbox_console.tui.files.file_transfer import download, read_file, upload, why
+from sandbox_console.tui.files.file_transfer import download, failure_text, read_file, upload
 from sandbox_console.tui.keys.keymap import hint, hints
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.fleet_state import TabState
@@ -101,7 +101,7 @@ class FilesPane(Vertical):
             infos = await self._service.inside.list_dir(sandbox.ref, path)
             self._masked = await self._service.inside.mask(sandbox.ref)
         except ConsoleError as error:
-            self._note(f"✕ {why(error)}")
+            self._note(f"✕ {failure_text(error)}")
             if not self._entries:
                 self._head(path)
             return
@@ -158,7 +158,7 @@ class FilesPane(Vertical):
         try:
             kind = (await self._service.inside.stat(sandbox.ref, path)).kind
         except ConsoleError as error:
-            self._note(f"✕ {why(error)}")
+            self._note(f"✕ {failure_text(error)}")
             return
         if kind is FileKind.FILE:
             await self._view(sandbox, path)
@@ -172,7 +172,7 @@ class FilesPane(Vertical):
         try:
             data, more = await read_file(self._service, sandbox.ref, path, consent, VIEWED)
         except (ConsoleError, OSError) as error:
-            self._note(f"✕ {why(error)}")
+            self._note(f"✕ {failure_text(error)}")
             return
         words = file_words(data, more=more, downloads=hint(self, "files-download", "downloads all of it"))
         self.app.push_screen(text_screen(clean(path, cap=100), words))
@@ -187,19 +187,19 @@ class FilesPane(Vertical):
 
     # --- typing a path
 
-    def action_ask(self, what: str) -> None:
+    def action_ask(self, command: str) -> None:
         """Request a path: on this machine for a transfer, or in the sandbox to go to."""
         entry = self._entries.get(str(self.query_one(FleetTable).cursor_key))
-        if what == "download" and entry is None:
+        if command == "download" and entry is None:
             self.notify("Nothing is selected.", severity="warning")
             return
         line = self.query_one(Input)
         titles = {"download": "Download to (here)", "upload": "Upload from (here)", "go": "Go to (in the sandbox)"}
-        self._asked_for = what
-        line.border_title = plain(titles[what])
+        self._asked_for = command
+        line.border_title = plain(titles[command])
         line.border_subtitle = "Enter does it, Esc leaves"
-        line.value = str(Path.cwd() / local_name(entry.name)) if what == "download" and entry else ""
-        line.value = self.path if what == "go" else line.value
+        line.value = str(Path.cwd() / local_name(entry.name)) if command == "download" and entry else ""
+        line.value = self.path if command == "go" else line.value
         self.screen.set_focus(line.add_class("-asking"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -243,7 +243,7 @@ class FilesPane(Vertical):
         try:
             left = await download(self._service, sandbox.ref, path, target, consent, self._progress("downloaded"))
         except (ConsoleError, OSError) as error:
-            self._note(f"✕ {why(error)}")
+            self._note(f"✕ {failure_text(error)}")
         else:
             self._note(f"{path} is at {target}{_left_out(left)}")
 
@@ -254,7 +254,7 @@ class FilesPane(Vertical):
         try:
             left = await upload(self._service, sandbox.ref, source, folder, consent, self._progress("uploaded"))
         except (ConsoleError, OSError) as error:
-            self._note(f"✕ {why(error)}")
+            self._note(f"✕ {failure_text(error)}")
         else:
             await self._list(sandbox, folder)
             self._note(f"{source} is in {folder}{_left_out(left)}")

@@ -164,9 +164,9 @@ class FleetList(Vertical):
 
     # --- columns
 
-    def set_columns(self, chosen: Chosen, *, keep: bool = True) -> None:
+    def set_columns(self, chosen: Chosen, *, save: bool = True) -> None:
         """Show these columns. With ``keep``, they are saved for the next run."""
-        self.choice.set(chosen, keep=keep)
+        self.choice.set(chosen, save=save)
         self._lay_columns()
         self.post_message(self.Rearranged())
 
@@ -211,7 +211,7 @@ class FleetList(Vertical):
             raise UsageError(f"view {name}: {error.message}", hint=error.hint) from None
         self._put(view.filter)
         if chosen is not None:
-            self.set_columns(chosen, keep=False)
+            self.set_columns(chosen, save=False)
         self.set_sort(view.sort)
         self._folded = frozenset()
         options = self.options

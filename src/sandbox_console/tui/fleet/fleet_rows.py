@@ -19,13 +19,13 @@ from sandbox_console.tui.text.formatting import (
     STATUS,
     maker,
     name_and_id,
-    place,
+    sandbox_host,
     short_id,
     shown_name,
     size,
     span,
-    why,
-    why_style,
+    status_reason,
+    status_reason_style,
 )
 from sandbox_console.tui.text.port_text import openings
 from sandbox_console.tui.widgets.braille import chart
@@ -224,12 +224,12 @@ def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, s
     """Return the WHY cell. If nothing is wrong, it shows a log flood or the last denial, for narrow screens."""
     if sandbox.quarantine:
         return clean(sandbox.quarantine, cap=200), "warn"
-    words, denial, stats = why(sandbox), state.denied.get(sandbox.ref), state.stats.get(sandbox.ref)
+    words, denial, stats = status_reason(sandbox), state.denied.get(sandbox.ref), state.stats.get(sandbox.ref)
     if not words and sandbox.status.live and stats is not None and (stats.log_rate or 0) >= FLOOD:
         return f"log {size(stats.log_rate)}/s", "warn"
     if words or denial is None:
         oom = sandbox.exit is not None and sandbox.exit.oom
-        return Cell(words, words.partition(",")[0]) if oom else words, why_style(sandbox)
+        return Cell(words, words.partition(",")[0]) if oom else words, status_reason_style(sandbox)
     words = "denied " if denial.count and not (denial.unresolved or denial.failed) else ""
     return f"{denial.signs} {words}{span(now - denial.at)} ago: {clean(denial.host, cap=60)}", "warn"
 
@@ -268,7 +268,7 @@ def _maker(sandbox: Sandbox, *_: object) -> tuple[str, str]:
 LOOKS: dict[str, Look] = {
     "state": _state,
     "name": _name,
-    "backend": lambda sandbox, *_: (place(sandbox), "dim"),
+    "backend": lambda sandbox, *_: (sandbox_host(sandbox), "dim"),
     "host": _host,
     "maker": _maker,
     "image": lambda sandbox, *_: (clean(sandbox.image, cap=200) or DASH, "dim"),
@@ -316,7 +316,7 @@ ORDERS: dict[str, Callable[[Sandbox, FleetState], Any]] = {
     "secrets": lambda sandbox, _: len(sandbox.spec.secrets) if sandbox.spec else None,
     "restarts": lambda sandbox, _: sandbox.restarts,
     "age": lambda sandbox, _: -sandbox.created_at if sandbox.created_at is not None else None,
-    "exit": lambda sandbox, _: why(sandbox).casefold() or None,
+    "exit": lambda sandbox, _: status_reason(sandbox).casefold() or None,
     "labels": lambda sandbox, _: sorted(sandbox.labels.items()) or None,
     "id": lambda sandbox, _: sandbox.ref.id,
 }

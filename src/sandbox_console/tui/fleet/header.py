@@ -105,14 +105,14 @@ def alert_words(firing: Sequence[Alert]) -> list[Part]:
 def view_line(options: ListOptions, hidden: Hidden, total: int, name: str = "") -> Content:
     """Return how many are shown, how many are hidden and by what, and the grouping. Empty if everything is shown."""
     parts: list[Part] = [("view ", "$dim"), (f"{clean(name, cap=40)}   ", "bold")] if name else []
-    why = (
+    causes = (
         (options.shown, hidden.filtered, "by the filter"),
         (options.faults, hidden.healthy, "by faults only"),
         (options.managed, hidden.others, "by ours only"),
     )
-    if any(on for on, _, _ in why):
-        reasons = ", ".join(f"{count} {by}" for _, count, by in why if count)
-        idle = ", ".join(by.removeprefix("by ") for on, count, by in why if on and not count)
+    if any(on for on, _, _ in causes):
+        reasons = ", ".join(f"{count} {by}" for _, count, by in causes if count)
+        idle = ", ".join(by.removeprefix("by ") for on, count, by in causes if on and not count)
         parts.append((f"{total - hidden.total} of {total}   ", "bold"))
         parts += [("hidden: ", "$dim"), (f"{reasons}   ", "$text-warning")] if reasons else []
         parts += [(f"{idle}: {'no more hidden' if reasons else 'nothing hidden'}   ", "$dim")] if idle and total else []

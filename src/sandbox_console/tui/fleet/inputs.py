@@ -110,9 +110,9 @@ class FilterLine(Vertical):
         try:
             found = parse_filter(text)
         except FilterError as error:
-            place = _MARK + min(error.position, len(text)) - round(self.input.scroll_x)
+            column = _MARK + min(error.position, len(text)) - round(self.input.scroll_x)
             self._wrong = True
-            self._help(pointed(error.message, place, self.size.width).stylize("$text-error"))
+            self._help(pointed(error.message, column, self.size.width).stylize("$text-error"))
             self.add_class("-on", "-help")
             return
         self._wrong = False
@@ -124,12 +124,12 @@ class FilterLine(Vertical):
         self.post_message(self.Left())
 
 
-def pointed(message: str, place: int, width: int) -> Content:
+def pointed(message: str, column: int, width: int) -> Content:
     """Return a caret under the place, with the message to its right, or to its left if there is no room."""
-    place = max(0, place)
-    if place + 2 + len(message) <= width or len(message) + 1 > place:
-        return Content(" " * min(place, max(0, width - 2 - len(message))) + f"^ {message}")
-    return Content(" " * (place - len(message) - 1) + f"{message} ^")
+    column = max(0, column)
+    if column + 2 + len(message) <= width or len(message) + 1 > column:
+        return Content(" " * min(column, max(0, width - 2 - len(message))) + f"^ {message}")
+    return Content(" " * (column - len(message) - 1) + f"{message} ^")
 
 
 class _Completed(Suggester):

@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 
 from sandbox_console.errors import UsageError
-from sandbox_console.tui.base.saved_json import keep as keep_file
-from sandbox_console.tui.base.saved_json import read_kept
+from sandbox_console.tui.base.saved_json import read_saved
+from sandbox_console.tui.base.saved_json import save as save_file
 from sandbox_console.tui.fleet.columns import BY_KEY, LEAST_WIDTH, MOST_WIDTH, Chosen, choose
 
 
@@ -18,16 +18,16 @@ class ColumnChoice:
         self._file = folder / "columns.json"
         self.chosen = _read(self._file)
 
-    def set(self, chosen: Chosen, *, keep: bool) -> None:
+    def set(self, chosen: Chosen, *, save: bool) -> None:
         """Show these columns. If writing to disk fails, they are only not saved."""
         self.chosen = chosen
-        if keep:
+        if save:
             with contextlib.suppress(OSError):
-                keep_file(self._file, {"columns": list(chosen.keys), "widths": dict(chosen.widths)})
+                save_file(self._file, {"columns": list(chosen.keys), "widths": dict(chosen.widths)})
 
 
 def _read(file: Path) -> Chosen:
-    kept = read_kept(file, lambda kept: isinstance(kept.get("columns"), list) and isinstance(kept.get("widths"), dict))
+    kept = read_saved(file, lambda kept: isinstance(kept.get("columns"), list) and isinstance(kept.get("widths"), dict))
     if not kept:
         return Chosen()
     names, widths = kept["columns"], kept["widths"]

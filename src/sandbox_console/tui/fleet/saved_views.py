@@ -12,7 +12,7 @@ from sandbox_console.errors import UsageError
 from sandbox_console.hostfs.own_files import leave_damaged
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.service.config import ViewOptions
-from sandbox_console.tui.base.saved_json import keep, read_kept
+from sandbox_console.tui.base.saved_json import read_saved, save
 
 NAME_MOST = 40
 VIEWS_MOST = 200
@@ -25,7 +25,7 @@ class Views:
         self._file = folder / "views.json"
         self._configured = configured
         self._saved: dict[str, ViewOptions] = {}
-        kept = read_kept(self._file)
+        kept = read_saved(self._file)
         for name, one in kept.items():
             with contextlib.suppress(msgspec.ValidationError):
                 self._saved[name] = msgspec.convert(one, ViewOptions)
@@ -66,5 +66,5 @@ class Views:
         self._write({key: view for key, view in self._saved.items() if key != name})
 
     def _write(self, views: dict[str, ViewOptions]) -> None:
-        keep(self._file, msgspec.to_builtins(views))
+        save(self._file, msgspec.to_builtins(views))
         self._saved = views

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Input, Select, Static
 
 from sandbox_console.model import ports
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import HostKey, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS, Section, SpecField
 from sandbox_console.service import Console, spec_of
@@ -26,9 +26,8 @@ from sandbox_console.tui.form.image_row import ImageRow
 from sandbox_console.tui.form.list_row import ListRow
 from sandbox_console.tui.form.secrets_row import SecretsRow
 from sandbox_console.tui.text.form_values import parse, texts_of, two_valued, with_entries_of
-from sandbox_console.tui.text.formatting import place
+from sandbox_console.tui.text.formatting import sandbox_host
 
-Place = tuple[str, str]
 """A backend and one of its hosts."""
 
 _OPEN = (Section.RESOURCES, Section.NETWORK, Section.SECRETS)
@@ -48,7 +47,7 @@ class FormBody(VerticalScroll, inherit_bindings=False):
     ]
 
     def __init__(
-        self, sandbox: Sandbox | None, fixed: Mapping[str, str], places: Sequence[Place], service: Console,
+        self, sandbox: Sandbox | None, fixed: Mapping[str, str], places: Sequence[HostKey], service: Console,
         draft: Draft, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         super().__init__(can_focus=False)
@@ -104,14 +103,14 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         with Horizontal(id="backend-line"):
             yield Static("Backend", classes="label")
             if self._sandbox is not None:
-                yield Static(Content(place(self._sandbox)))
+                yield Static(Content(sandbox_host(self._sandbox)))
                 return
             places, kept = self._places, self._draft.place
-            yield PlaceSelect([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
+            yield HostSelect([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
                          id="backend", prompt="no backend answers",
                          value=kept if kept and kept in places else places[0] if places else Select.NULL)  # fmt: skip
 
-    def offer(self, places: Sequence[Place]) -> None:
+    def offer(self, places: Sequence[HostKey]) -> None:
         """Offer these places. The chosen one stays chosen, even while it does not answer."""
         chosen = self.place
         offered = [*places, *([chosen] if chosen and chosen not in places else [])]
@@ -141,7 +140,7 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         return self.query(FormRow)
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> HostKey | None:
         """Where the sandbox is or will be, or None if no backend answers."""
         if self._sandbox is not None:
             return self._sandbox.ref.backend, self._sandbox.ref.host
@@ -187,13 +186,13 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         row.focus_entry()
 
 
-class PlaceSelect(Select[Place], inherit_bindings=False):
+class HostSelect(Select[HostKey], inherit_bindings=False):
     """A choice whose Up and Down go to other fields while it is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "Show menu", show=False)]
 
 
-def _label(place: Place) -> str:
+def _label(place: HostKey) -> str:
     name, host = place
     return name if host in ("local", "default") else f"{name} on {host}"
 

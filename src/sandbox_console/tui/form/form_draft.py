@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from sandbox_console.model.secret import SECRET_WORD, shown_value
 from sandbox_console.model.spec_fields import BY_NAME, Kind
-from sandbox_console.tui.base.saved_json import keep, read_kept
+from sandbox_console.tui.base.saved_json import read_saved, save
 
 KEPT_S = 30 * 86_400
 """A draft that nobody has opened for this long is removed."""
@@ -49,7 +49,7 @@ class Draft(NamedTuple):
 
 
 class DraftFile:
-    """The draft of one open form. A lock that ends with the process tells other consoles that it is in use.
+    """The draft of one open form. A lock that ends with the process shows other consoles that it is in use.
 
     ``about`` names the form: the user, and the sandbox that it changes or nothing.
     """
@@ -77,7 +77,7 @@ class DraftFile:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._hold(self._folder / f"{self._key}-{random.token_hex(4)}.json")
         if self._file is not None:
-            keep(self._file, draft._asdict())
+            save(self._file, draft._asdict())
         return draft
 
     def drop(self) -> None:
@@ -162,7 +162,7 @@ def _words(text: str) -> list[str]:
 
 
 def _read(path: Path) -> Draft | None:
-    found = read_kept(path, lambda kept: isinstance(kept.get("texts"), dict))
+    found = read_saved(path, lambda kept: isinstance(kept.get("texts"), dict))
     if not found:
         return None
     texts, place, left_out = found["texts"], found.get("place"), found.get("left_out")

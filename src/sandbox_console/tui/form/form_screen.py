@@ -19,7 +19,7 @@ from textual.widgets import Button, Checkbox, Input, Select, Static
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Create, Update
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import HostKey, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import SpecField
 from sandbox_console.model.text import clean
@@ -32,7 +32,7 @@ from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.change_plan import plan_words
-from sandbox_console.tui.form.form_body import FormBody, Place, labels_of
+from sandbox_console.tui.form.form_body import FormBody, labels_of
 from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.form.form_preview import FormPreview, toml_of
 from sandbox_console.tui.form.form_rows import FormRow
@@ -120,7 +120,7 @@ class FormScreen(FormTools):
             yield Button("Apply" if self._sandbox else "Create", id="submit", variant="primary", compact=True)
         yield KeyBar()
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[HostKey]:
         """Return the places of the backends that answer, the configured default first."""
         healthy = [key for key, health in self.console_app.fleet.health.items() if health.ok]
         return sorted(healthy, key=lambda key: key[0] != self._service.config.backend)
@@ -210,7 +210,7 @@ class FormScreen(FormTools):
         problems |= await self._show_plan(spec)
         self._show_notes(spec)
         for preview in self.query(FormPreview):  # none while the screen closes
-            preview.show(self._command(spec), spec)
+            preview.show(self._command(spec), self._service.masking.spec(spec))
         self.tell(problems if all_fields else {key: text for key, text in problems.items() if key in self._touched})
         return spec, problems
 
@@ -244,10 +244,10 @@ class FormScreen(FormTools):
     def _command(self, spec: SandboxSpec) -> str:
         """Return the equivalent command line for what is typed so far."""
         if self._sandbox is not None:
-            return command_line(Update(self._sandbox.ref, spec), spec_of(self._sandbox))
+            return command_line(self._service.masking.action(Update(self._sandbox.ref, spec)), spec_of(self._sandbox))
         backend, host = self.body.place or ("BACKEND", "HOST")
         named = structs.replace(spec, name=spec.name or "NAME", image=spec.image or "IMAGE")
-        return command_line(Create(named, backend, host))
+        return command_line(self._service.masking.action(Create(named, backend, host)))
 
     # --- preview and copies
 
@@ -268,7 +268,7 @@ class FormScreen(FormTools):
             self.run_worker(self._save(), group="save", exclusive=True)
 
     async def _save(self) -> None:
-        spec, _ = self.body.read()
+        spec = self._service.masking.spec(self.body.read()[0])
         safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in spec.name)[:40] or "sandbox"
         question = AskScreen("Save the spec to", "a file that does not exist yet", str(Path.cwd() / f"{safe}.toml"))
         if not (typed := await self.app.push_screen_wait(question)):

@@ -16,7 +16,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Consent, Console, How, Operation
 from sandbox_console.service.reads.losses import kept_image
-from sandbox_console.tui.actions.action_flow import ANEW, LIVE, AskConsent
+from sandbox_console.tui.actions.action_flow import CHANGED_LIVE, RECREATED, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen, Keep
@@ -66,7 +66,8 @@ class FormWork:
             if asked is None:
                 return True
             body, title = Content(clean(asked.reason, cap=400)), f"Create {clean(action.spec.name)}?"
-            return await self._form.ask(ConfirmScreen(title, body, "Create", command=command_line(action)))
+            command = command_line(self._service.masking.action(action))
+            return await self._form.ask(ConfirmScreen(title, body, "Create", command=command))
 
         consent = await consent_to(self._service, action, None, answer)
         if consent is not None:
@@ -88,7 +89,9 @@ class FormWork:
             lost = loss_words(await self._service.losses(sandbox), sandbox, commits=commits, at=at)
             changes, keep = Content.assemble(changes, lost), None if commits else Keep("Commit first")
             self._form.say("")
-        consent = await self._consent(action, sandbox, effect=LIVE if live else ANEW, changes=changes, keep=keep)
+        consent = await self._consent(
+            action, sandbox, effect=CHANGED_LIVE if live else RECREATED, changes=changes, keep=keep
+        )
         if consent is None:
             return
         if keep is None or not keep.chosen or await self._commit(sandbox, consent, at):

@@ -46,7 +46,7 @@ class TemplateFlow:
         name = await self._app.push_screen_wait(
             AskScreen(
                 f"A template of {shown_name(sandbox)}", "a name, such as python-3.12", sandbox.name,
-                told="Its spec is stored without its name and without values that sound secret.",
+                help_text="Its spec is stored without its name and without values that sound secret.",
                 command=lambda typed: shlex.join(
                     ["sandbox-console", "templates", "save", typed or "TEMPLATE", str(sandbox.ref)]
                 ),
@@ -73,8 +73,8 @@ class TemplateFlow:
                 case str() if choice == _LINE:
                     return await self._typed("A docker run line", "docker run -p 8080:80 python:3.12", self._line)
                 case str() if choice == _FILE:
-                    told = "compose.yaml (with # and a service's name), devcontainer.json, or a spec in TOML"
-                    return await self._typed("A file", "compose.yaml#web", self._file, told)
+                    help_text = "compose.yaml (with # and a service's name), devcontainer.json, or a spec in TOML"
+                    return await self._typed("A file", "compose.yaml#web", self._file, help_text)
             template = await asyncio.to_thread(self._console.templates.get, choice)
             return _draft(f"the template {choice}", Imported(dict(template.fields)))
         except ConsoleError as error:
@@ -84,15 +84,15 @@ class TemplateFlow:
     async def _choices(self) -> list[Choice]:
         found = await asyncio.to_thread(self._console.templates.every)
         templates = [
-            Choice(template.name, template.name, "", template.problem, told=f"template: {_said(template)}")
+            Choice(template.name, template.name, "", template.problem, detail=f"template: {_said(template)}")
             for template in found
         ]
-        line = Choice(_LINE, "docker run", "", told="a line as you would type it; it is not run")
-        file = Choice(_FILE, "A file", "", told="compose.yaml, devcontainer.json, or a spec")
+        line = Choice(_LINE, "docker run", "", detail="a line as you would type it; it is not run")
+        file = Choice(_FILE, "A file", "", detail="compose.yaml, devcontainer.json, or a spec")
         return [*templates, line, file]
 
-    async def _typed(self, title: str, hint: str, read: Read, told: str = "") -> Draft | None:
-        text = await self._app.push_screen_wait(AskScreen(title, hint, told=told))
+    async def _typed(self, title: str, hint: str, read: Read, help_text: str = "") -> Draft | None:
+        text = await self._app.push_screen_wait(AskScreen(title, hint, help_text=help_text))
         return await read(text) if text else None
 
     async def _line(self, text: str) -> Draft:

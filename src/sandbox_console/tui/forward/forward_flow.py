@@ -23,7 +23,7 @@ from sandbox_console.tui.text.formatting import error_words, shown_name
 from sandbox_console.tui.text.port_text import Opening, openings, url
 
 _USUAL = 8000
-_TOLD = "Makes a port of the sandbox reachable on this machine, until you end it or quit."
+_HELP = "Makes a port of the sandbox reachable on this machine, until you end it or quit."
 
 
 class ForwardFlow:
@@ -46,7 +46,7 @@ class ForwardFlow:
         text = await self._app.push_screen_wait(
             AskScreen(
                 f"Forward a port of {shown_name(sandbox)}", "80 for a free port of this machine, or 8080:80",
-                str(_suggested(sandbox)), told=_TOLD, command=lambda typed: _command(sandbox, typed),
+                str(_suggested(sandbox)), help_text=_HELP, command=lambda typed: _command(sandbox, typed),
             )
         )  # fmt: skip
         if not text:
@@ -66,7 +66,7 @@ class ForwardFlow:
     async def _another(self, sandbox: Sandbox, forwards: list[HeldForward]) -> bool:
         """Return whether the user wants another port rather than to end one."""
         offers = {str(at): forward for at, forward in enumerate(forwards)}
-        lines = [Choice(at, "End", "", told=_words(forward, whole=True)) for at, forward in offers.items()]
+        lines = [Choice(at, "End", "", detail=_words(forward, whole=True)) for at, forward in offers.items()]
         every = [Choice("all", "End all", "")] if len(forwards) > 1 else []
         title = f"Forwards of {shown_name(sandbox)}"
         menu = MenuScreen(title, [*lines, *every, Choice("new", "Another port", "")])
@@ -107,14 +107,16 @@ class ForwardFlow:
             self._held[sandbox.ref].remove(forward)
             self._tell(sandbox.ref)
         if reason:
-            self._app.notify(f"{reason}; {forward.forwarding.place} is ended", title="forward", severity="warning")
+            self._app.notify(
+                f"{reason}; {forward.forwarding.host_address} is ended", title="forward", severity="warning"
+            )
 
     def _tell(self, ref: SandboxRef) -> None:
         self._publish(Forwarded(ref, tuple(map(_words, self._held[ref]))))
 
 
 def _at(forward: HeldForward) -> PublishedPort:
-    action, number = forward.forwarding.action, forward.forwarding.place.rpartition(":")[2]
+    action, number = forward.forwarding.action, forward.forwarding.host_address.rpartition(":")[2]
     return PublishedPort(action.address, int(number), action.port)
 
 
@@ -124,7 +126,7 @@ def _words(forward: HeldForward, *, whole: bool = False) -> str:
         return str(Opening(_at(forward)))
     count = forward.forwarding.connections
     text = f"{count} connection{'' if count == 1 else 's'}"
-    return f"{forward.forwarding.place}→{forward.forwarding.action.port}, {text}"
+    return f"{forward.forwarding.host_address}→{forward.forwarding.action.port}, {text}"
 
 
 def _suggested(sandbox: Sandbox) -> int:

@@ -18,6 +18,7 @@ from sandbox_console.model.action import (
     RestoreSnapshot,
 )
 from sandbox_console.model.image import Image, Prunable, Snapshot
+from sandbox_console.model.sandbox import HostKey
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Console, Operation
 from sandbox_console.tui.actions.cli_command import command_line
@@ -25,9 +26,9 @@ from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
-from sandbox_console.tui.images.pull_progress import Place, Pull
+from sandbox_console.tui.images.pull_progress import Pull
 from sandbox_console.tui.state.operations import Work
-from sandbox_console.tui.text.formatting import LOCAL, size
+from sandbox_console.tui.text.formatting import host_label, size
 
 _NAMED = 6
 """The most images that a question names. Further ones are counted."""
@@ -45,20 +46,20 @@ class HostFlow:
 
     # --- images
 
-    async def pull(self, places: Sequence[Place], image: str = "") -> None:
+    async def pull(self, places: Sequence[HostKey], image: str = "") -> None:
         """Request the image to pull, and the place if there is a choice, then follow the pull layer by layer."""
-        place = await self._where(places, "Pull to")
-        if place is None:
+        host_key = await self._where(places, "Pull to")
+        if host_key is None:
             return
         question = AskScreen(
-            f"Pull an image to {place_words(place)}", "such as python:3.12-alpine or registry.example.com/team/app:1",
-            image, command=lambda typed: command_line(PullImage(*place, typed)),
+            f"Pull an image to {host_label(host_key)}", "such as python:3.12-alpine or registry.example.com/team/app:1",
+            image, command=lambda typed: command_line(PullImage(*host_key, typed)),
         )  # fmt: skip
         if not (name := await self._app.push_screen_wait(question)):
             return
-        operation = await self._perform(PullImage(*place, name), name)
+        operation = await self._perform(PullImage(*host_key, name), name)
         if operation is not None:
-            await self._follow(Pull(name, place, operation, self._clock()))
+            await self._follow(Pull(name, host_key, operation, self._clock()))
 
     async def _follow(self, pull: Pull) -> None:
         self.pulls.append(pull)
@@ -76,7 +77,7 @@ class HostFlow:
         found = {str(number): pull for number, pull in enumerate(self.pulls)}
         chosen = "0"
         if len(found) > 1:
-            lines = [Choice(key, "Cancel", "", told=clean(pull.image, cap=50)) for key, pull in found.items()]
+            lines = [Choice(key, "Cancel", "", detail=clean(pull.image, cap=50)) for key, pull in found.items()]
             chosen = await self._app.push_screen_wait(MenuScreen("Cancel a pull", lines))
         pull = found.get(chosen)
         if pull is not None and not pull.operation.done:
@@ -97,19 +98,19 @@ class HostFlow:
             effect = "It is removed, with every layer that no other image uses."
         warning = f"The console needs it: {image.needed}." if image.needed and not others else ""
         title = f"Remove {clean(name, cap=60) or short_image(image.id)}?"
-        body = _body(facts, f"{place_words((image.backend, image.host))}", effect, warning)
+        body = _body(facts, f"{host_label((image.backend, image.host))}", effect, warning)
         typed = short_image(image.id) if action.force else ""
         await self._ask_and_do(action, name or short_image(image.id), title, body, "Remove", typed)
 
-    async def prune(self, places: Sequence[Place]) -> None:
+    async def prune(self, places: Sequence[HostKey]) -> None:
         """Show what a prune would remove and how much it would free, then request confirmation."""
-        place = await self._where(places, "Prune")
-        if place is None:
+        host_key = await self._where(places, "Prune")
+        if host_key is None:
             return
         self._app.notify("Calculating what it would free…", timeout=2)
         try:
             nameless, unused = await asyncio.gather(
-                *(self._console.inside.prunable_images(*place, unused=every) for every in (False, True))
+                *(self._console.inside.prunable_images(*host_key, unused=every) for every in (False, True))
             )
         except ConsoleError as error:
             self._app.notify(error.message, title="prune", severity="error")
@@ -119,9 +120,9 @@ class HostFlow:
             Choice("unused", "All unused", "a", _nothing(unused), _frees(unused)),
         ]
         found = {"nameless": nameless, "unused": unused}
-        chosen = await self._app.push_screen_wait(MenuScreen(f"Prune images of {place_words(place)}", lines))
+        chosen = await self._app.push_screen_wait(MenuScreen(f"Prune images of {host_label(host_key)}", lines))
         if chosen in found:
-            await self._prune(PruneImages(*place, unused=chosen == "unused"), found[chosen])
+            await self._prune(PruneImages(*host_key, unused=chosen == "unused"), found[chosen])
 
     async def _prune(self, action: PruneImages, prunable: Prunable) -> None:
         named = [clean(image.names[0], cap=50) if image.names else short_image(image.id) for image in prunable.images]
@@ -136,40 +137,40 @@ class HostFlow:
         body = Content.assemble(
             (f"{text}{more}", ""), (f"\n\nFrees {size(prunable.freed_bytes)}.", "bold"), (spared, "")
         )
-        title = f"Remove {len(named)} images of {place_words((action.backend, action.host))}?"
+        title = f"Remove {len(named)} images of {host_label((action.backend, action.host))}?"
         await self._ask_and_do(action, "images", title, body, "Prune")
 
     # --- snapshots
 
     async def restore(self, snapshot: Snapshot) -> None:
         """Request the new sandbox's name, and create it."""
-        place = snapshot.backend, snapshot.host
+        host_key = snapshot.backend, snapshot.host
         question = AskScreen(
-            f"A sandbox from {clean(snapshot.name, cap=40)}", "its name", told="Makes a running sandbox from it.",
-            command=lambda typed: command_line(RestoreSnapshot(*place, snapshot.name, typed)),
+            f"A sandbox from {clean(snapshot.name, cap=40)}", "its name", help_text="Makes a running sandbox from it.",
+            command=lambda typed: command_line(RestoreSnapshot(*host_key, snapshot.name, typed)),
         )  # fmt: skip
         if name := await self._app.push_screen_wait(question):
-            await self._perform(RestoreSnapshot(*place, snapshot.name, name), name)
+            await self._perform(RestoreSnapshot(*host_key, snapshot.name, name), name)
 
     async def remove_snapshot(self, snapshot: Snapshot) -> None:
         """Remove a snapshot. Its data exists nowhere else, so its name must be typed."""
         action = RemoveSnapshot(snapshot.backend, snapshot.host, snapshot.name)
         facts = [("Of", clean(snapshot.of, cap=60)), ("Size", size(snapshot.size_bytes))]
-        body = _body(facts, place_words((snapshot.backend, snapshot.host)), "Its contents are lost.", "")
+        body = _body(facts, host_label((snapshot.backend, snapshot.host)), "Its contents are lost.", "")
         name = clean(snapshot.name, cap=60)
         await self._ask_and_do(action, name, f"Remove the snapshot {name}?", body, "Remove", snapshot.name)
 
     # --- all
 
-    async def _where(self, places: Sequence[Place], title: str) -> Place | None:
+    async def _where(self, places: Sequence[HostKey], title: str) -> HostKey | None:
         if not places:
             self._app.notify("No backend that answers can.", severity="warning")
             return None
         if len(places) == 1:
             return places[0]
-        lines = [Choice("/".join(place), place_words(place), "") for place in places]
+        lines = [Choice("/".join(host_key), host_label(host_key), "") for host_key in places]
         chosen = await self._app.push_screen_wait(MenuScreen(title, lines))
-        return next((place for place in places if "/".join(place) == chosen), None)
+        return next((host_key for host_key in places if "/".join(host_key) == chosen), None)
 
     async def _ask_and_do(
         self, action: HostAction, name: str, title: str, body: Content, verb: str, typed: str = ""
@@ -195,12 +196,6 @@ class HostFlow:
 
         consent = await consent_to(self._console, action, None, answer)
         return self._work.start(action, consent, name) if consent is not None else None
-
-
-def place_words(place: Place) -> str:
-    """Return a backend, with its host if that is not the usual one."""
-    backend, host = place
-    return clean(backend if host in LOCAL else f"{backend}@{host}")
 
 
 def short_image(id: str) -> str:

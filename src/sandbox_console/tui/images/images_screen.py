@@ -11,16 +11,16 @@ from textual.content import Content
 from sandbox_console.model.action import PruneImages, PullImage, RemoveImage
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.image import Image
+from sandbox_console.model.sandbox import HostKey
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.dialogs.action_menu import Choice
-from sandbox_console.tui.images.image_flow import place_words, short_image
-from sandbox_console.tui.images.pull_progress import Place
+from sandbox_console.tui.images.image_flow import short_image
 from sandbox_console.tui.images.resource_screen import ResourceScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.text.formatting import DASH, many, size, span
+from sandbox_console.tui.text.formatting import DASH, host_label, many, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
 from sandbox_console.tui.widgets.table.table_rows import Row
@@ -49,20 +49,21 @@ class ImagesScreen(ResourceScreen[Image]):
     def on_mount(self) -> None:
         self.set_interval(TICK_S, self._show_pulls)
 
-    async def fetch(self, place: Place) -> Sequence[Image]:
-        return sorted(await self._service.inside.images(*place), key=lambda image: (not image.names, image.names))
+    async def fetch(self, host_key: HostKey) -> Sequence[Image]:
+        return sorted(await self._service.inside.images(*host_key), key=lambda image: (not image.names, image.names))
 
     def rows(self, image: Image, now: float) -> list[Row]:
-        place = image.backend, image.host
+        host_key = image.backend, image.host
         age = None if image.created_at is None else now - image.created_at
         used, style = self._used(image)
         rest = (
-            size(image.size_bytes), DASH if age is None else span(age), used, short_image(image.id), place_words(place),
+            size(image.size_bytes), DASH if age is None else span(age), used, short_image(image.id),
+            host_label(host_key),
         )  # fmt: skip
-        order = (image.size_bytes, age, image.used_by, image.id, place)
+        order = (image.size_bytes, age, image.used_by, image.id, host_key)
         return [
             Row(
-                (place, image.id, name),
+                (host_key, image.id, name),
                 (clean(name, cap=200) or "(no name)", *rest),
                 ("" if name else "dim", "", "", style, "dim", "dim"),
                 (name, *order),
@@ -93,22 +94,22 @@ class ImagesScreen(ResourceScreen[Image]):
         """The image under the cursor, and the name in that row."""
         if (key := self.key) is None:
             return None
-        place, id_, name = key
-        return next(((image, name) for image in self.held(place) if image.id == id_), None)
+        host_key, id_, name = key
+        return next(((image, name) for image in self.resources(host_key) if image.id == id_), None)
 
     def commands(self) -> list[Choice]:
-        choices = [Choice(line, "Pull", "", told=line) for place in self.able[:1] if (line := _pull(place))]
+        choices = [Choice(line, "Pull", "", detail=line) for host_key in self.able[:1] if (line := _pull(host_key))]
         if self.selected is not None:
             image, name = self.selected
             line = command_line(RemoveImage(image.backend, image.host, name or image.id))
-            choices.append(Choice(line, "Remove", "", told=line))
-        for place in self.able[:1]:
+            choices.append(Choice(line, "Remove", "", detail=line))
+        for host_key in self.able[:1]:
             for unused, label in ((False, "Prune"), (True, "Prune all")):
-                line = command_line(PruneImages(*place, unused))
-                choices += [Choice(line, label, "", told=line)]
+                line = command_line(PruneImages(*host_key, unused))
+                choices += [Choice(line, label, "", detail=line)]
                 dry = f"{line} --dry-run"
-                choices += [Choice(dry, "Dry run", "", told=dry)]
-        return [*choices, Choice("sandbox-console images ls", "List", "", told="sandbox-console images ls")]
+                choices += [Choice(dry, "Dry run", "", detail=dry)]
+        return [*choices, Choice("sandbox-console images ls", "List", "", detail="sandbox-console images ls")]
 
     def _show_pulls(self) -> None:
         shown = [pull.words(self._clock()) for pull in self._flow.pulls]
@@ -151,5 +152,5 @@ class ImagesScreen(ResourceScreen[Image]):
         self.action_copy_name()
 
 
-def _pull(place: Place) -> str:
-    return command_line(PullImage(*place, ""))
+def _pull(host_key: HostKey) -> str:
+    return command_line(PullImage(*host_key, ""))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec import Struct, field
 from textual.content import Content
 
+from sandbox_console.model.sandbox import HostKey
 from sandbox_console.model.text import clean
 from sandbox_console.service import Operation
 from sandbox_console.tui.text.formatting import span
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
-Place = tuple[str, str]
 _LAYERS_SHOWN = 4
 _DONE = ("Pull complete", "Already exists", "done")
 
@@ -19,7 +19,7 @@ class Pull(Struct):
     """An image being pulled. ``layers`` has the last state of each, ``said`` the last message without a layer."""
 
     image: str
-    place: Place
+    host_key: HostKey
     operation: Operation
     began: float
     said: str = ""

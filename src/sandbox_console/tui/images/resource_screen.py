@@ -16,25 +16,25 @@ from textual.widgets import Static
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.event import Acted
+from sandbox_console.model.sandbox import HostKey
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
-from sandbox_console.tui.images.image_flow import HostFlow, place_words
-from sandbox_console.tui.images.pull_progress import Place
+from sandbox_console.tui.images.image_flow import HostFlow
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.state.fleet_state import FleetState
-from sandbox_console.tui.text.formatting import error_words
+from sandbox_console.tui.text.formatting import error_words, host_label
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
 from sandbox_console.tui.widgets.table.table_rows import Row
 
-Held = TypeVar("Held")
+Resource = TypeVar("Resource")
 
 
-class ResourceScreen(Screen[None], Generic[Held]):
+class ResourceScreen(Screen[None], Generic[Resource]):
     """A list that is read when it is opened, after changes to its contents, and with ``r``."""
 
     DEFAULT_CSS = """
@@ -65,22 +65,22 @@ class ResourceScreen(Screen[None], Generic[Held]):
         self._service = console
         self._flow = flow
         self._clock = clock
-        self._found: dict[Place, Sequence[Held]] = {}
-        self._waiting: set[Place] = set()
-        self._reasons: dict[Place, Content] = {}
+        self._found: dict[HostKey, Sequence[Resource]] = {}
+        self._waiting: set[HostKey] = set()
+        self._reasons: dict[HostKey, Content] = {}
         self._acted: tuple[Acted, ...] = ()
 
     # --- for subclasses
 
-    async def fetch(self, place: Place) -> Sequence[Held]:
+    async def fetch(self, host_key: HostKey) -> Sequence[Resource]:
         """Return what a backend has. Raises ConsoleError."""
         raise NotImplementedError
 
-    def rows(self, one: Held, now: float) -> list[Row]:
+    def rows(self, one: Resource, now: float) -> list[Row]:
         """Return the rows of an item. The key of each row leads back to the item."""
         raise NotImplementedError
 
-    def summary(self, held: Sequence[Held]) -> str:
+    def summary(self, resources: Sequence[Resource]) -> str:
         """Return a short summary of all items."""
         raise NotImplementedError
 
@@ -110,23 +110,23 @@ class ResourceScreen(Screen[None], Generic[Held]):
             self.reload()
 
     @property
-    def able(self) -> list[Place]:
+    def able(self) -> list[HostKey]:
         """The backends that support this and have answered, that of the row under the cursor first."""
         under = self.place_of(self.query_one(FleetTable).cursor_key)
-        return sorted(self._found, key=lambda place: place != under)
+        return sorted(self._found, key=lambda host_key: host_key != under)
 
     @property
     def key(self) -> Any:
         """The key of the row under the cursor."""
         return self.query_one(FleetTable).cursor_key
 
-    def place_of(self, key: Any) -> Place | None:
+    def place_of(self, key: Any) -> HostKey | None:
         """Return the backend of a row."""
         return key[0] if key is not None else None
 
-    def held(self, place: Place) -> Sequence[Held]:
+    def resources(self, host_key: HostKey) -> Sequence[Resource]:
         """Return what a backend answered."""
-        return self._found.get(place, ())
+        return self._found.get(host_key, ())
 
     # --- loading
 
@@ -143,25 +143,25 @@ class ResourceScreen(Screen[None], Generic[Held]):
             del self._found[gone]
         self._reasons = {}
         self.draw()
-        await asyncio.gather(*(self._ask(place) for place in places))
+        await asyncio.gather(*(self._ask(host_key) for host_key in places))
 
-    async def _ask(self, place: Place) -> None:
+    async def _ask(self, host_key: HostKey) -> None:
         try:
-            can = await self._service.capabilities(*place)
+            can = await self._service.capabilities(*host_key)
             if can.has(self.CAPABILITY):
-                self._found[place] = await self.fetch(place)
+                self._found[host_key] = await self.fetch(host_key)
             else:
-                health = self.console_app.fleet.health.get(place)
-                why = can.reason(self.CAPABILITY) if health is None or health.ok else health.reason
-                self._lacks(place, why or can.reason(self.CAPABILITY), "–", "$dim")
+                health = self.console_app.fleet.health.get(host_key)
+                reason = can.reason(self.CAPABILITY) if health is None or health.ok else health.reason
+                self._lacks(host_key, reason or can.reason(self.CAPABILITY), "–", "$dim")
         except ConsoleError as error:
-            self._lacks(place, error_words(error), "✕", "$text-error")
-        self._waiting.discard(place)
+            self._lacks(host_key, error_words(error), "✕", "$text-error")
+        self._waiting.discard(host_key)
         self.draw()
 
-    def _lacks(self, place: Place, why: str, sign: str, style: str) -> None:
-        self._found.pop(place, None)
-        self._reasons[place] = Content.assemble((f"{sign} {place_words(place)}: {clean(why, cap=300)}", style))
+    def _lacks(self, host_key: HostKey, reason: str, sign: str, style: str) -> None:
+        self._found.pop(host_key, None)
+        self._reasons[host_key] = Content.assemble((f"{sign} {host_label(host_key)}: {clean(reason, cap=300)}", style))
 
     # --- drawing
 
@@ -170,17 +170,17 @@ class ResourceScreen(Screen[None], Generic[Held]):
         if not self.is_attached:
             return
         now = self._clock()
-        held = [one for found in self._found.values() for one in found]
+        resources = [one for found in self._found.values() for one in found]
         for table in self.query(FleetTable):
-            table.set_rows([row for one in held for row in self.rows(one, now)])
-            table.display = bool(held)
-        waiting = ", ".join(map(place_words, sorted(self._waiting)))
-        summary = self.summary(held) if self._found else ""
+            table.set_rows([row for one in resources for row in self.rows(one, now)])
+            table.display = bool(resources)
+        waiting = ", ".join(map(host_label, sorted(self._waiting)))
+        summary = self.summary(resources) if self._found else ""
         put(self, "#holdings-title", Content.assemble(
             (self.TITLE_WORDS, "bold $primary"), (f"  {summary}", "$dim"),
             (f"  asking {waiting}…" if waiting else "", "$text-accent"),
         ))  # fmt: skip
-        put_note(self, "#holdings-empty", Content("" if held else self._empty()))
+        put_note(self, "#holdings-empty", Content("" if resources else self._empty()))
         put_note(self, "#holdings-reasons", Content("\n").join(self._reasons.values()))
 
     def _empty(self) -> str:

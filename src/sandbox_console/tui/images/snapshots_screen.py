@@ -10,16 +10,15 @@ from textual.binding import BindingType
 from sandbox_console.model.action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.image import Snapshot
+from sandbox_console.model.sandbox import HostKey
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.action_menu import Choice
-from sandbox_console.tui.images.image_flow import place_words
-from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.images.resource_screen import ResourceScreen
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.messages import VerbInputRequested
 from sandbox_console.tui.state.verbs import NAMINGS, unfit
-from sandbox_console.tui.text.formatting import DASH, shown_name, size, span
+from sandbox_console.tui.text.formatting import DASH, host_label, shown_name, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
 from sandbox_console.tui.widgets.table.table_rows import Row
@@ -42,20 +41,20 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
         Column("backend", "BACKEND", 8, 24, priority=4),
     )
 
-    async def fetch(self, place: Place) -> Sequence[Snapshot]:
-        return sorted(await self._service.inside.snapshots(*place), key=lambda snapshot: snapshot.name)
+    async def fetch(self, host_key: HostKey) -> Sequence[Snapshot]:
+        return sorted(await self._service.inside.snapshots(*host_key), key=lambda snapshot: snapshot.name)
 
     def rows(self, snapshot: Snapshot, now: float) -> list[Row]:
-        place = snapshot.backend, snapshot.host
+        host_key = snapshot.backend, snapshot.host
         age = None if snapshot.created_at is None else now - snapshot.created_at
         kind = "memory" if snapshot.full else "disk"
         shown = DASH if age is None else span(age)
         cells = (
             clean(snapshot.name, cap=200), clean(snapshot.of, cap=200) or DASH, kind, size(snapshot.size_bytes), shown,
-            place_words(place),
+            host_label(host_key),
         )  # fmt: skip
-        order = (snapshot.name, snapshot.of, kind, snapshot.size_bytes, age, place)
-        return [Row((place, snapshot.name), cells, ("", "", "dim", "", "", "dim"), order)]
+        order = (snapshot.name, snapshot.of, kind, snapshot.size_bytes, age, host_key)
+        return [Row((host_key, snapshot.name), cells, ("", "", "dim", "", "", "dim"), order)]
 
     def summary(self, snapshots: Sequence[Snapshot]) -> str:
         return f"{len(snapshots)} snapshots, {size(sum(snapshot.size_bytes or 0 for snapshot in snapshots))}"
@@ -65,8 +64,8 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
         """The snapshot under the cursor."""
         if (key := self.key) is None:
             return None
-        place, name = key
-        return next((snapshot for snapshot in self.held(place) if snapshot.name == name), None)
+        host_key, name = key
+        return next((snapshot for snapshot in self.resources(host_key) if snapshot.name == name), None)
 
     def commands(self) -> list[Choice]:
         lines = []
@@ -76,7 +75,7 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
             lines.append(("Restore", command_line(RestoreSnapshot(snapshot.backend, snapshot.host, snapshot.name, ""))))
             lines.append(("Remove", command_line(RemoveSnapshot(snapshot.backend, snapshot.host, snapshot.name))))
         lines.append(("List", "sandbox-console snapshot ls"))
-        return [Choice(line, label, "", told=line) for label, line in lines]
+        return [Choice(line, label, "", detail=line) for label, line in lines]
 
     # --- keys
 
@@ -85,8 +84,8 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
         box = self.console_app.selected
         if box is None:
             self.notify("No sandbox is selected in the list.", severity="warning")
-        elif why := self._reasons.get((box.ref.backend, box.ref.host)):
-            self.notify(f"{shown_name(box)}: {why.plain}", title="snapshot", severity="warning")
+        elif lack := self._reasons.get((box.ref.backend, box.ref.host)):
+            self.notify(f"{shown_name(box)}: {lack.plain}", title="snapshot", severity="warning")
         elif reason := unfit(NAMINGS["snapshot"], box, self.console_app.fleet.busy.get(box.ref)):
             self.notify(f"{shown_name(box)}: {reason}.", title="snapshot", severity="warning")
         else:

@@ -88,7 +88,7 @@ def _fits(moment: Moment, field: str, colon: str, value: str) -> bool:
     if colon and field in fields:
         return value in fields[field].casefold()
     wanted = field + colon + value
-    return any(wanted in told.casefold() for told in fields.values())
+    return any(wanted in value_text.casefold() for value_text in fields.values())
 
 
 def within(moments: Sequence[Moment], window: Window) -> Sequence[Moment]:
@@ -124,10 +124,10 @@ def _row(at: int, moment: Moment, unsure: str) -> Row:
 def clock(at: float | None) -> str:
     """A time of day with milliseconds; with the date if it is not today's window. ``?`` for one out of range."""
     try:
-        told = datetime.fromtimestamp(at or 0.0).astimezone()
+        moment_at = datetime.fromtimestamp(at or 0.0).astimezone()
     except (ValueError, OverflowError, OSError):
         return "?"
-    return f"{told:%m-%d %H:%M:%S}.{told.microsecond // 1000:03}"
+    return f"{moment_at:%m-%d %H:%M:%S}.{moment_at.microsecond // 1000:03}"
 
 
 def axis(moments: Sequence[Moment], window: Window, width: int) -> Content:

@@ -103,9 +103,9 @@ class TimelineScreen(Screen[LogPlace | None]):
 
     async def _read(self) -> None:
         self._head("reading…")
-        told = await timeline(self._service, self._sandboxes, samples=self.console_app.fleet.history)
+        found_timeline = await timeline(self._service, self._sandboxes, samples=self.console_app.fleet.history)
         first = self._told is None
-        self._told = told
+        self._told = found_timeline
         self._choose()
         for table in self.query(FleetTable) if first else ():  # none: the page was closed meanwhile
             table.action_go(-1)

@@ -92,8 +92,8 @@ class WhyScreen(Screen[None]):
     def _draw(self) -> None:
         gone = self.ref not in self.console_app.fleet.sandboxes
         words = identity(self._sandbox, self.size.width - (17 if gone else 7))
-        told = Content.assemble(("Why  ", "bold"), words, ("  removed" if gone else "", "$text-warning"))
-        put(self, "#why-title", told)
+        title = Content.assemble(("Why  ", "bold"), words, ("  removed" if gone else "", "$text-warning"))
+        put(self, "#why-title", title)
         for text in self.query("#why-text").results(Static):
             if self._found is not None and (width := text.content_size.width):
                 found = sections(self._found, self._clock(), span)

@@ -27,8 +27,8 @@ def tab_digits() -> Iterator[tuple[str, str]]:
         yield str(number % 10), tab
 
 
-def _key(id: str, keys: str, action: str, what: str, *, show: bool = False) -> Binding:
-    return Binding(keys, action, what, show=show, id=id)
+def _key(id: str, keys: str, action: str, description: str, *, show: bool = False) -> Binding:
+    return Binding(keys, action, description, show=show, id=id)
 
 
 MAIN_KEYS: list[BindingType] = [

@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 from sandbox_console.tui.keys.main_keys import TABLE_KEYS, list_keys
 
 
-def _key(id: str, keys: str, action: str, what: str, *, show: bool = True, priority: bool = False) -> Binding:
-    return Binding(keys, action, what, show=show, priority=priority, id=id)
+def _key(id: str, keys: str, action: str, description: str, *, show: bool = True, priority: bool = False) -> Binding:
+    return Binding(keys, action, description, show=show, priority=priority, id=id)
 
 
 AGO = (1, 5, 15, 30, 60)

@@ -33,7 +33,7 @@ class Group(NamedTuple):
     """
 
     sandboxes: Sequence[Sandbox]
-    what: str
+    label: str
     wanted: Callable[[Sandbox], bool] | None = None
 
 
@@ -143,7 +143,7 @@ class Merged:
             self._view.append(items, source)
 
     def _tell(self) -> None:
-        words = [f"{many(len(self._feeds))} by time: {self._group.what}."]
+        words = [f"{many(len(self._feeds))} by time: {self._group.label}."]
         words += [f"{back}."] if (back := hint(self._view, "merge-logs", "goes back to one")) else []
         words = [" ".join(words)]
         if self._left_out:

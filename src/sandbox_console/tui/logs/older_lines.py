@@ -92,8 +92,8 @@ def _without_known(found: Sequence[LogItem], oldest: int, known: Sequence[bytes]
     same = [at for at, item in enumerate(items) if item.at_ns == oldest]
     counts = (count for count in range(len(known), max(len(known) - _STREAMS, 1) - 1, -1))
     fits = (count for count in counts if _same(([items[at] for at in same])[-count:], known[:count]))
-    held = set(same[-next(fits, len(known)) :])
-    return [item for at, item in enumerate(items) if at not in held]
+    known_lines = set(same[-next(fits, len(known)) :])
+    return [item for at, item in enumerate(items) if at not in known_lines]
 
 
 def _at_oldest(store: LineStore) -> list[bytes]:

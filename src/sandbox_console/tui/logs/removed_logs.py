@@ -54,11 +54,11 @@ class GoneScreen(ModalScreen[RecentLog | None]):
             yield OptionList(*[self._line(log) for log in self._found], compact=True)
 
     def _line(self, log: RecentLog) -> Content:
-        held = f"{len(log.store):,} lines" if len(log.store) else f"{size(log.store.cap_bytes // 2)} on disk"
+        amount = f"{len(log.store):,} lines" if len(log.store) else f"{size(log.store.cap_bytes // 2)} on disk"
         return Content.assemble(
             (fit_cell(clean(log.name, cap=200), 30, "left"), "bold"),
             (f"  {ascii_id(log.ref.id)[:SHORT_ID]}  {clean(log.ref.backend, cap=40)}", "$dim"),
-            (f"  {held}  gone {span(self._now - (log.gone_at or self._now))} ago", ""),
+            (f"  {amount}  gone {span(self._now - (log.gone_at or self._now))} ago", ""),
         )
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

@@ -18,7 +18,7 @@ from sandbox_console.tui.logs.logs_tab import LogsPane
 from sandbox_console.tui.logs.merged_logs import Group
 from sandbox_console.tui.main.detail_actions import DetailActions
 from sandbox_console.tui.text.form_values import shown_value
-from sandbox_console.tui.text.formatting import DASH, place, shown_name, why
+from sandbox_console.tui.text.formatting import DASH, sandbox_host, shown_name, status_reason
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 Part = tuple[str, str]
@@ -55,8 +55,8 @@ def labelled(fleet: Sequence[Sandbox], text: str) -> Group:
             return sandbox.status is Status.RUNNING
         return key in sandbox.labels and (not equals or sandbox.labels[key] == value)
 
-    what = "all running ones" if key == "*" else f"-l {clean(text, cap=80)}"
-    return Group([one for one in fleet if wanted(one)], what, wanted)
+    label = "all running ones" if key == "*" else f"-l {clean(text, cap=80)}"
+    return Group([one for one in fleet if wanted(one)], label, wanted)
 
 
 def compare(screen: DetailActions, marked: Sequence[Sandbox], selected: Sandbox | None) -> None:
@@ -131,8 +131,8 @@ def _rows(left: Sandbox, right: Sandbox) -> Iterator[tuple[str, str, str]]:
 def _facts(sandbox: Sandbox) -> dict[str, str]:
     facts = {
         "state": str(sandbox.status),
-        "exit": why(sandbox) or DASH,
-        "where": place(sandbox),
+        "exit": status_reason(sandbox) or DASH,
+        "where": sandbox_host(sandbox),
         "image": clean(sandbox.image),
     }
     if sandbox.spec is not None:

@@ -116,7 +116,7 @@ class DetailActions(MainBase):
 
     def action_share(self, step: int) -> None:
         """Make the detail larger or smaller."""
-        place, split = self.query_one("#list").size, self.split
-        across = place.width * 100 // max(1, self.size.width)
-        split.move(step, across if split.side else place.height * 100 // self.size.height, self.size.height)
+        list_size, split = self.query_one("#list").size, self.split
+        across = list_size.width * 100 // max(1, self.size.width)
+        split.move(step, across if split.side else list_size.height * 100 // self.size.height, self.size.height)
         self.draw()

@@ -70,13 +70,13 @@ def ask_forward(screen: MainBase) -> None:
         screen.post_message(ForwardRequested(sandbox))
 
 
-def _running(screen: MainBase, what: str) -> Sandbox | None:
-    """Return the selected sandbox if it is running. Otherwise show why ``what`` is not possible."""
+def _running(screen: MainBase, title: str) -> Sandbox | None:
+    """Return the selected sandbox if it is running. Otherwise show why ``title`` is not possible."""
     sandbox = screen.selected
     if sandbox is None:
         screen.notify("No sandbox is selected.", severity="warning")
     elif sandbox.status is not Status.RUNNING:
-        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title=what, severity="warning")
+        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title=title, severity="warning")
     else:
         return sandbox
     return None
@@ -148,9 +148,9 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     for verb in verbs_for(marked):
         reasons = Counter(unfit(verb, sandbox) for sandbox in marked)
         fits = reasons.pop("", 0)
-        why = ", ".join(f"{count}: {text}" for text, count in reasons.items())
+        reason = ", ".join(f"{count}: {text}" for text, count in reasons.items())
         label = f"{verb.label} {fits}"
-        choices.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else why))
+        choices.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else reason))
     return [
         *choices,
         Choice("merge", "Merge logs", keys.first("merge-logs")),
@@ -186,8 +186,8 @@ async def copy_command(screen: MainBase) -> None:
     if not several:
         screen.notify("No sandbox is selected.", severity="warning")
         return
-    what = many(len(marked)) if marked else shown_name(several[0])
-    command = await screen.app.push_screen_wait(MenuScreen(f"Copy a command for {what}", list(commands_of(several))))
+    title = many(len(marked)) if marked else shown_name(several[0])
+    command = await screen.app.push_screen_wait(MenuScreen(f"Copy a command for {title}", list(commands_of(several))))
     if command:
         screen.app.copy_to_clipboard(command)
         screen.notify(f"Copied: {command}")
@@ -197,7 +197,7 @@ def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
     """Yield each action as a command line."""
     for verb in verbs_for(sandboxes):
         command = bulk_command([verb.make(sandbox) for sandbox in sandboxes])
-        yield Choice(command, verb.label, "", told=command)
+        yield Choice(command, verb.label, "", detail=command)
     refs = [str(sandbox.ref) for sandbox in sandboxes]
     yield from (_read(label, words, refs) for label, words in (("Logs", ["logs", "-f"]), ("Stats", ["stats"])))
     if len(refs) == 1:
@@ -205,10 +205,10 @@ def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
             yield _read(label, words, refs)
         for naming in NAMINGS.values():
             command = command_line(naming.make(sandboxes[0], ""))
-            yield Choice(command, naming.label, "", told=command)
+            yield Choice(command, naming.label, "", detail=command)
         if (spec := sandboxes[0].spec) is not None:
             command = command_line(Create(spec, sandboxes[0].ref.backend, sandboxes[0].ref.host))
-            yield Choice(command, "Create", "", told=command)
+            yield Choice(command, "Create", "", detail=command)
 
 
 _OF_ONE = (
@@ -219,4 +219,4 @@ _OF_ONE = (
 
 def _read(label: str, words: Sequence[str], refs: Sequence[str]) -> Choice:
     command = shlex.join(["sandbox-console", *words, *refs])
-    return Choice(command, label, "", told=command)
+    return Choice(command, label, "", detail=command)

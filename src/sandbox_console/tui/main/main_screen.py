@@ -119,7 +119,9 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         header.show(state, read_only=self.service.read_only, width=self.size.width)
         header.show_view(options, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
         if not shown:
-            self.table.say(empty_words(state, options, read_only=self.service.read_only, key=partial(key_of, self)))
+            self.table.show_message(
+                empty_words(state, options, read_only=self.service.read_only, key=partial(key_of, self))
+            )
         self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
         self._look_soon()
         self._ask_stats()

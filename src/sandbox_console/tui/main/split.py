@@ -7,7 +7,7 @@ from pathlib import Path
 
 from textual.screen import Screen
 
-from sandbox_console.tui.base.saved_json import keep, read_kept
+from sandbox_console.tui.base.saved_json import read_saved, save
 
 STEP, LEAST, MOST = 5, 20, 80
 _BESIDE = 50
@@ -22,7 +22,7 @@ class Split:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "layout.json"
-        kept = read_kept(self._file, lambda kept: isinstance(kept.get("share"), int | None))
+        kept = read_saved(self._file, lambda kept: isinstance(kept.get("share"), int | None))
         share = kept.get("share")
         self.side = bool(kept.get("side"))
         self.share: int | None = min(MOST, max(LEAST, int(share))) if isinstance(share, int) else None
@@ -42,17 +42,17 @@ class Split:
     def _keep(self) -> None:
         """Save the layout. If writing to disk fails, it is only not saved."""
         with contextlib.suppress(OSError):
-            keep(self._file, {"side": self.side, "share": self.share})
+            save(self._file, {"side": self.side, "share": self.share})
 
     def apply(self, screen: Screen[None], rows: int) -> None:
         """Lay out the screen for a list with this number of rows."""
         both = screen.has_class("-wide") and rows > 0
         screen.set_class(both and self.side, "-side")
-        place = screen.query_one("#list")
+        list_pane = screen.query_one("#list")
         share = self.share if self.share is not None else _BESIDE
         if both and self.side:
             screen.styles.grid_columns = f"{share}fr {100 - share}fr"
         height = screen.size.height
         limit = min(height - _LEAST_BELOW, height * (self.share if self.share is not None else 45) // 100)
         wanted = limit if self.share is not None else min(rows + _HEADING, limit)
-        place.styles.height = max(_LEAST_ROWS, wanted) if both and not self.side else "1fr"
+        list_pane.styles.height = max(_LEAST_ROWS, wanted) if both and not self.side else "1fr"

@@ -54,16 +54,16 @@ class AttachScreen(TerminalQuestions, Screen[None]):
         put(self, "#attach-status", Content.assemble(("● attached", "$text-success"), f"   {self._how()}"))
 
     def _how(self) -> str:
-        held = self._session.attachment
-        if not held.takes_input:
+        attachment = self._session.attachment
+        if not attachment.takes_input:
             return "Its input is closed: only watching   Ctrl+] lets go, it runs on"
-        kind = "Keys go to its terminal" if held.tty else "Lines go to its input"
+        kind = "Keys go to its terminal" if attachment.tty else "Lines go to its input"
         return f"{kind}   Ctrl+] lets go, it runs on"
 
     def _ended(self, end: Exit | None, problem: str) -> None:
         if self.is_attached:
-            told = clean(problem or exit_words(end) or "ended", cap=200)
-            put(self, "#attach-status", Content.assemble((f"■ {told}", "$text-warning"), "   Esc leaves"))
+            outcome = clean(problem or exit_words(end) or "ended", cap=200)
+            put(self, "#attach-status", Content.assemble((f"■ {outcome}", "$text-warning"), "   Esc leaves"))
             self.set_focus(None)
 
     def on_terminal_view_left(self) -> None:

@@ -14,7 +14,7 @@ from sandbox_console.tui.keys.keymap import hints
 from sandbox_console.tui.shell.shell import Shell
 from sandbox_console.tui.shell.shell_page import ShellPage
 from sandbox_console.tui.shell.terminal_questions import TerminalQuestions
-from sandbox_console.tui.text.formatting import place
+from sandbox_console.tui.text.formatting import sandbox_host
 
 if TYPE_CHECKING:
     from sandbox_console.tui.widgets.terminal.terminal import TerminalView
@@ -66,7 +66,7 @@ class BroadcastActions(TerminalQuestions, ShellPage):
             words = hints(self, ("shells-mark", "marks a shell"), ("shells-mark-all", "marks all"))
             self.notify(f"A broadcast needs two marked shells. {words}.", severity="warning")
         else:
-            listed = plain("\n".join(f"{place(shell.sandbox)}  {shell.title}" for shell in marked))
+            listed = plain("\n".join(f"{sandbox_host(shell.sandbox)}  {shell.title}" for shell in marked))
             title = f"Type into {len(marked)} shells at once?"
             body = plain("Every key and every paste in one of them goes to all of them, until the broadcast is ended.")
             self.app.push_screen(

@@ -34,8 +34,8 @@ class ShellNotice(Static, can_focus=True):
     def release(self) -> list[events.Key | events.Paste]:
         """Stop holding keys. Returns what was typed and pasted in the meantime."""
         self.holding = False
-        held, self._held = self._held, []
-        return held
+        keys, self._held = self._held, []
+        return keys
 
     def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002 - Textual's signature
         """Return whether a key is held rather than looked up in the bindings."""

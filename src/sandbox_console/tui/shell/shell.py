@@ -44,8 +44,8 @@ class Shell:
     @property
     def title(self) -> str:
         """The sandbox's name and the title that the guest has set, cleaned."""
-        told = clean(self.guest_title, cap=TITLE_MOST).strip()
-        return " · ".join(filter(None, (shown_name(self.sandbox), told)))
+        guest_title = clean(self.guest_title, cap=TITLE_MOST).strip()
+        return " · ".join(filter(None, (shown_name(self.sandbox), guest_title)))
 
     @property
     def looked_at(self) -> bool:

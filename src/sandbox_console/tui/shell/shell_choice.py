@@ -16,7 +16,7 @@ from sandbox_console.errors import UsageError
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import shown_value
-from sandbox_console.tui.base.saved_json import keep, read_kept
+from sandbox_console.tui.base.saved_json import read_saved, save
 
 _KEPT = 500
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -91,10 +91,10 @@ class ShellChoices:
         kept.pop(str(ref), None)
         safe = structs.replace(choice, env={name: one for name, one in choice.env.items() if self._plain(name, one)})
         kept[str(ref)] = msgspec.to_builtins(safe)
-        keep(self._path, dict([*kept.items()][-_KEPT:]))
+        save(self._path, dict([*kept.items()][-_KEPT:]))
 
     def _kept(self) -> dict[str, dict[str, Any]]:
-        return read_kept(self._path, lambda kept: all(isinstance(one, dict) for one in kept.values()))
+        return read_saved(self._path, lambda kept: all(isinstance(one, dict) for one in kept.values()))
 
     def _plain(self, name: str, value: str) -> bool:
         return shown_value(name, value) == value and self._masked(value) == value

@@ -24,7 +24,7 @@ from sandbox_console.tui.shell.open_shells import OpenShells
 from sandbox_console.tui.shell.shell import Shell, ShellRequested
 from sandbox_console.tui.shell.shell_choice import ShellChoice, ShellChoices
 from sandbox_console.tui.shell.shell_tab import ShellPane
-from sandbox_console.tui.text.formatting import error_words, place, shown_name
+from sandbox_console.tui.text.formatting import error_words, sandbox_host, shown_name
 
 _SHELLS = {"bash", "zsh", "fish", "ash", "dash", "ksh", "sh"}
 _LISTED = 100
@@ -143,7 +143,7 @@ class ShellFlow:
             found = await self._running(shell.sandbox)
             if found is not None and not found:
                 return None
-            words = "What runs in it cannot be told." if found is None else f"This runs in shells of {name}:"
+            words = "It is not known what runs in it." if found is None else f"This runs in shells of {name}:"
             listed = Content("\n".join(found)) if found else None
         body = Content(f"{words} Closing the shell ends what it started.")
         return ConfirmScreen(f"Close the shell in {name}?", body, "Close", listed=listed)
@@ -170,7 +170,7 @@ class ShellFlow:
 
 
 def _open_several(sandboxes: Sequence[Sandbox]) -> ConfirmScreen:
-    listed = Content("\n".join(f"{place(sandbox)}  {shown_name(sandbox)}" for sandbox in sandboxes))
+    listed = Content("\n".join(f"{sandbox_host(sandbox)}  {shown_name(sandbox)}" for sandbox in sandboxes))
     return ConfirmScreen(
         f"Open {len(sandboxes)} shells?", Content("One in each marked sandbox, side by side."), "Open", listed=listed
     )

@@ -19,7 +19,7 @@ from sandbox_console.tui.shell.shell import Shell
 from sandbox_console.tui.shell.shell_box import ShellArea, ShellBox
 from sandbox_console.tui.shell.tab_layout import regions
 from sandbox_console.tui.shell.tab_line import TabLine, TabTitle
-from sandbox_console.tui.text.formatting import place
+from sandbox_console.tui.text.formatting import sandbox_host
 from sandbox_console.tui.widgets.key_bar import KeyBar
 
 DRAW_S = 0.05
@@ -116,8 +116,10 @@ class ShellPage(Screen[None]):
         session = shell.link.session
         without = f", without {clean(', '.join(session.without), cap=30)}" if session.without else ""
         kept = f", kept as {session.kept}" if session.kept else ""
-        told = f"{kept}{', recorded' if session.recorded else ''}{without}{f'  {len(marked)} marked' if marked else ''}"
-        return f"● {place(shell.sandbox)}{told}", "$text-warning" if without else "$text-success"
+        facts = (
+            f"{kept}{', recorded' if session.recorded else ''}{without}{f'  {len(marked)} marked' if marked else ''}"
+        )
+        return f"● {sandbox_host(shell.sandbox)}{facts}", "$text-warning" if without else "$text-success"
 
     def _typed(self, shell: Shell, typed: events.Key | str) -> None:
         """Handle what was typed into a shell."""

@@ -21,7 +21,7 @@ from sandbox_console.tui.shell.shell_box import ShellArea
 from sandbox_console.tui.shell.shell_choice import ShellChoice
 from sandbox_console.tui.shell.shell_page import DRAW_S
 from sandbox_console.tui.shell.tab_actions import TabActions
-from sandbox_console.tui.text.formatting import place, shown_name
+from sandbox_console.tui.text.formatting import sandbox_host, shown_name
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -103,7 +103,7 @@ class ShellScreen(TabActions, BroadcastActions):
     async def _pick(self, *, beside: bool) -> None:
         running = {str(sandbox.ref): sandbox for sandbox in self._sandboxes()}
         choices = [
-            Choice(ref, shown_name(sandbox), letter, told=place(sandbox))
+            Choice(ref, shown_name(sandbox), letter, detail=sandbox_host(sandbox))
             for (ref, sandbox), letter in zip(running.items(), [*_LETTERS] + [""] * len(running), strict=False)
         ]
         found = await self.app.push_screen_wait(MenuScreen("Open a shell in", choices))

@@ -179,7 +179,7 @@ class ShellPane(TerminalQuestions, Vertical):
         """Return the focus to the screen once the user has noticed that the shell has ended."""
         if not view.has_focus:
             return
-        if view.copying is not None:  # what it wrote last is being read; its end is told below
+        if view.copying is not None:  # what it wrote last is being read; its end is reported below
             self.set_timer(QUIET_S, lambda: self._hand_over(view))
             return
         left = QUIET_S - (monotonic() - max(view.typed_at, view.detached_at))

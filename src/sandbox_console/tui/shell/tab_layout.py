@@ -37,9 +37,9 @@ def with_new(node: Node, at: int, new: int, *, across: bool) -> Node:
     if not isinstance(node, Split):
         return Split(across, (node, new), (WHOLE, WHOLE)) if node == at else node
     if node.across == across and at in node.parts:
-        place = node.parts.index(at) + 1
+        index = node.parts.index(at) + 1
         return Split(
-            across, (*node.parts[:place], new, *node.parts[place:]), (*node.shares[:place], WHOLE, *node.shares[place:])
+            across, (*node.parts[:index], new, *node.parts[index:]), (*node.shares[:index], WHOLE, *node.shares[index:])
         )
     return structs.replace(node, parts=tuple(with_new(part, at, new, across=across) for part in node.parts))
 
@@ -60,9 +60,9 @@ def resized(node: Node, at: int, direction: int) -> Node:
     if not isinstance(node, Split):
         return node
     if at in node.parts:
-        place = node.parts.index(at)
-        share = max(_LEAST, node.shares[place] + direction * _STEP)
-        return structs.replace(node, shares=(*node.shares[:place], share, *node.shares[place + 1 :]))
+        index = node.parts.index(at)
+        share = max(_LEAST, node.shares[index] + direction * _STEP)
+        return structs.replace(node, shares=(*node.shares[:index], share, *node.shares[index + 1 :]))
     return structs.replace(node, parts=tuple(resized(part, at, direction) for part in node.parts))
 
 

@@ -68,7 +68,7 @@ class TerminalQuestions(DOMNode):
         else:
             letters = [*_LETTERS, *[""] * len(asked.links)]
             choices = [
-                Choice(str(at), clean(urlsplit_host(link) or "?", cap=40), letters[at], told=clean(link, cap=_SHOWN))
+                Choice(str(at), clean(urlsplit_host(link) or "?", cap=40), letters[at], detail=clean(link, cap=_SHOWN))
                 for at, link in enumerate(asked.links)
             ]
             self.app.push_screen(MenuScreen("Links on the screen", choices), partial(self._picked_link, asked.links))

@@ -6,7 +6,7 @@ import unicodedata
 from functools import lru_cache
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.sandbox import Exit, HealthState, Sandbox, Status
+from sandbox_console.model.sandbox import Exit, HealthState, HostKey, Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
 
 LEAVE_KEY = "ctrl+right_square_bracket"
@@ -64,10 +64,15 @@ def short_id(sandbox: Sandbox) -> str:
     return ascii_id(sandbox.ref.id)[:SHORT_ID]
 
 
-def place(sandbox: Sandbox) -> str:
+def sandbox_host(sandbox: Sandbox) -> str:
     """Return the backend, with its host if that is not this machine."""
-    ref = sandbox.ref
-    return clean(ref.backend if ref.host in LOCAL else f"{ref.backend}@{ref.host}")
+    return host_label((sandbox.ref.backend, sandbox.ref.host))
+
+
+def host_label(host_key: HostKey) -> str:
+    """Return a backend, with its host if that is not this machine."""
+    backend, host = host_key
+    return clean(backend if host in LOCAL else f"{backend}@{host}")
 
 
 def shown_name(sandbox: Sandbox) -> str:
@@ -125,14 +130,14 @@ def exit_words(end: Exit | None) -> str:
     return ", ".join(words)
 
 
-def why(sandbox: Sandbox) -> str:
+def status_reason(sandbox: Sandbox) -> str:
     """Return what users want to know first: how a sandbox ended, or what is wrong with it."""
     ended = exit_words(sandbox.exit) if not sandbox.status.live else ""
     detail = clean(sandbox.detail, cap=400)
     return ended if not detail or detail in ended else f"{ended}: {detail}" if ended else detail
 
 
-def why_style(sandbox: Sandbox) -> str:
+def status_reason_style(sandbox: Sandbox) -> str:
     """Return the style of `why`, so that bad exits stand out."""
     if sandbox.status in (Status.FAILED, Status.LOST) or (sandbox.exit and sandbox.exit.oom):
         return "error"

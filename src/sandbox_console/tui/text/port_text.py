@@ -25,8 +25,8 @@ class Opening(Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         at, host = self.at, str(self.at.host_port or "free")
-        place = host if at.loopback else f"{at.place.rpartition(':')[0]}:{host}"
-        return f"{place}→{at.port}" + ("" if self.protocol == "tcp" else f"/{self.protocol}")
+        host_address = host if at.loopback else f"{at.host_address.rpartition(':')[0]}:{host}"
+        return f"{host_address}→{at.port}" + ("" if self.protocol == "tcp" else f"/{self.protocol}")
 
 
 def openings(sandbox: Sandbox) -> tuple[Opening, ...]:
@@ -49,8 +49,8 @@ def address(sandbox: Sandbox) -> str:
 
 def url(at: PublishedPort) -> str:
     """Return the address on the host as a URL for a browser."""
-    place, _, number = at.place.rpartition(":")
-    return f"{'https' if at.port == _TLS else 'http'}://{_EVERY.get(at.address, place)}:{number}"
+    host_address, _, number = at.host_address.rpartition(":")
+    return f"{'https' if at.port == _TLS else 'http'}://{_EVERY.get(at.address, host_address)}:{number}"
 
 
 def _by_port(opening: Opening) -> tuple[int, str, int]:
@@ -61,9 +61,9 @@ def _told(sandbox: Sandbox) -> Iterator[Opening]:
     for fact in sandbox.effective:
         if fact.field.startswith(FACT):
             number, _, protocol = fact.field.removeprefix(FACT).partition("/")
-            for place in fact.value.split(", "):
+            for host_address in fact.value.split(", "):
                 yield from (
-                    Opening(port, protocol or "tcp") for port in _asked((f"{place}:{number}",)) if port.host_port
+                    Opening(port, protocol or "tcp") for port in _asked((f"{host_address}:{number}",)) if port.host_port
                 )
 
 

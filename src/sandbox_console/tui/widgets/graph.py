@@ -47,8 +47,8 @@ class Graph(Widget):
         width, height = self.size.width, self.size.height - 1
         known = [value for value in self._values if value is not None]
         if not known:
-            why = self.series.unknown if self._values else "no sample yet"
-            return Content.assemble((self.series.title, "bold"), (f"\n{why}", "$dim"))
+            reason = self.series.unknown if self._values else "no sample yet"
+            return Content.assemble((self.series.title, "bold"), (f"\n{reason}", "$dim"))
         has_times = height >= _LEAST_WITH_TIMES
         height = max(1, height - has_times)
         top = scale(self._values[-max(1, width) * 2 :], self._limit, self.series.floor)

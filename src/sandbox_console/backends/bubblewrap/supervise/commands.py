@@ -1,10 +1,11 @@
-"""Commands beside the main one: each has a connection to its caller, and ends with it."""
+"""Commands alongside the main one: each has a connection to its caller, and ends with it."""
 
 import os
 import signal
 import socket
 
-from . import tree, wire
+from . import enter, events, tree, wire
+from .spare import Spare
 
 TYPE_CHECKING = False  # the typing module costs 1 MB
 if TYPE_CHECKING:
@@ -14,25 +15,80 @@ if TYPE_CHECKING:
     from .freezer import Freezer
     from .loop import Loop
     from .requests import Requests
-    from .spare import Spare
 
     class Keeper(Protocol):
-        """What a command needs from the supervisor."""
+        """What commands need from the supervisor."""
 
         loop: Loop
         group: Group
         pausing: Freezer
         requests: Requests
-        spare: Spare
 
-        def forget(self, guest: "Guest") -> None: ...
+        def touch(self) -> None: ...
+
+
+class Commands:
+    """The commands of one sandbox. None is started while ``confinement`` is None: before its start, after its end."""
+
+    def __init__(self, keeper: "Keeper") -> None:
+        self._keeper = keeper
+        self._guests: set[Guest] = set()
+        self.confinement: enter.Confinement | None = None
+        self.spare = Spare(keeper.loop, self._enter_ahead)
+
+    def start(self, conn: socket.socket, fds: list[int]) -> None:
+        """Run a command alongside the main one."""
+        message = wire.from_memfd(fds.pop(0))
+        confinement, paused = self.confinement, self._keeper.pausing.paused
+        if confinement is None or paused:
+            wire.send(conn, {"error": "the sandbox is paused" if paused else "it has ended"})
+            return
+        request = enter.ExecRequest(message, confinement)
+        helper, report = (self.spare.take(message, fds) if fds else None) or (0, self._enter(request, fds))
+        self._guests.add(Guest(self._keeper, self, conn, report, helper))
+        events.note(".", "exec_start", events.program(request.candidates[0][0]))
+        self._keeper.touch()
+
+    @staticmethod
+    def _enter(request: enter.ExecRequest, fds: list[int]) -> socket.socket:
+        report, requests = enter.start(request.confinement, request, fds or [0, 0, 0])
+        requests.close()
+        return report
+
+    def _enter_ahead(self) -> tuple[socket.socket, socket.socket]:
+        if self.confinement is None:
+            raise ProcessLookupError
+        return enter.start(self.confinement, None, [0, 0, 0])
+
+    @property
+    def running(self) -> bool:
+        """Whether any has not ended."""
+        return any(not guest.ended for guest in self._guests)
+
+    def processes(self) -> list[int]:
+        """Their processes, without the helpers that started them."""
+        return [pid for guest in self._guests if guest.helper for pid in tree.descendants(guest.helper)]
+
+    def forget(self, guest: "Guest") -> None:
+        """Handle the end of a command and everything that it started."""
+        self._guests.discard(guest)
+        self._keeper.touch()
+
+    def close(self) -> None:
+        """Start no more, whatever a command still reports, and end all of them: the sandbox has ended."""
+        self.confinement = None
+        self.spare.drop()
+        for guest in list(self._guests):
+            guest.sandbox_ended()
 
 
 class Guest:
     """One command, from its start to its end. Its tree is killed if its connection closes before it ends."""
 
-    def __init__(self, keeper: "Keeper", conn: socket.socket, report: socket.socket, helper: int) -> None:
-        self._keeper, self._conn, self._report = keeper, conn, report
+    def __init__(
+        self, keeper: "Keeper", commands: Commands, conn: socket.socket, report: socket.socket, helper: int
+    ) -> None:
+        self._keeper, self._commands, self._conn, self._report = keeper, commands, conn, report
         self.helper = helper  # 0 until it is known
         self.ended = False
         self._began = False
@@ -61,9 +117,9 @@ class Guest:
         for fd in fds:
             os.close(fd)
         if "started" in message:
-            self._keeper.spare.prepare_soon()
+            self._commands.spare.prepare_soon()
         elif "exit" in message:
-            self._keeper.spare.prepare()
+            self._commands.spare.prepare()
 
     def _tell(self, message: dict[str, object], fds: tuple[int, ...] = ()) -> None:
         if self._connected:
@@ -109,7 +165,7 @@ class Guest:
         self._report.close()
         self._told_end()
         self.helper = 0
-        self._keeper.forget(self)
+        self._commands.forget(self)
 
     def _told_end(self) -> None:
         if not self.ended:

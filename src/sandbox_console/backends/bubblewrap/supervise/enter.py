@@ -175,17 +175,17 @@ def _helper(confinement: Confinement, request: ExecRequest | socket.socket, repo
     tty = request.tty if isinstance(request, ExecRequest) else None
     if tty:
         _open_terminal(tty, report)
-    failure, told = os.pipe()
+    failure, report_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             awaited = [] if isinstance(request, ExecRequest) else [request.fileno()]
-            _confine(confinement, [0, 1, 2, told, *awaited, *confinement.joiners], terminal=bool(tty))
+            _confine(confinement, [0, 1, 2, report_end, *awaited, *confinement.joiners], terminal=bool(tty))
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # as above, for the guest's own user namespace
             code, reason = _command(request if isinstance(request, ExecRequest) else _awaited(confinement, request))
         except BaseException as error:  # noqa: BLE001 - as above
             code, reason = 125, str(error)
-        os.write(told, json.dumps({"failed": code, "reason": reason}).encode())
+        os.write(report_end, json.dumps({"failed": code, "reason": reason}).encode())
         os._exit(code)
     kernel.drop_privileges()
     close_all_but([report.fileno(), failure])

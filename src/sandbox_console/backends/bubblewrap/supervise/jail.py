@@ -140,9 +140,9 @@ class Jail:
             self._said += part
         if b'"exit-code"' in self._said:
             return None
-        why = self._why()
-        code = 125 if "execvp" not in why else 127 if "No such file" in why else 126
-        return StartFailed(why.removeprefix("execvp "), code)
+        reason = self._why()
+        code = 125 if "execvp" not in reason else 127 if "No such file" in reason else 126
+        return StartFailed(reason.removeprefix("execvp "), code)
 
     def _why(self) -> str:
         message = os.read(self.stderr, 4096).decode("utf-8", "replace").strip()

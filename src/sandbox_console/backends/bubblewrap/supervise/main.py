@@ -10,7 +10,7 @@ import time
 from functools import partial
 
 from . import cgroup, enter, events, kernel, segments, tree, wire
-from .commands import Guest
+from .commands import Commands
 from .freezer import Freezer
 from .gateway import Gateway
 from .helper import Helper, Network
@@ -18,7 +18,6 @@ from .jail import Jail, StartFailed, exit_of, leave_keys
 from .loop import Loop
 from .ports import Ports
 from .requests import Requests
-from .spare import Spare
 from .state_files import take_lock, write_status
 from .time_limits import TimeLimits
 
@@ -45,7 +44,6 @@ class Supervisor:
         self._answer = answer
         self._status = dict(order["status"])
         self.loop = Loop()
-        self._guests: set[Guest] = set()
         self._waiting: list[socket.socket] = []  # connections to notify when the sandbox has ended
         self._reason = ""
         self._asked: int | None = None  # the signal with which the console ended it
@@ -55,7 +53,7 @@ class Supervisor:
         self._gateway: Gateway | None = None
         self._ports: Ports | None = None
         self._limits = TimeLimits(self.loop, order, self._is_busy, self._end)
-        self.spare = Spare(self.loop, self._enter_ahead)
+        self.commands = Commands(self)
         os.chdir(order["dir"])
 
     def _use(self, group: cgroup.Group) -> None:
@@ -127,7 +125,7 @@ class Supervisor:
             os.waitpid(self._jail.pid, 0)
             raise failure
         spaces = self._jail.namespaces()
-        self._confinement = enter.Confinement(self.order, spaces, self._joiners) if spaces else None
+        self.commands.confinement = enter.Confinement(self.order, spaces, self._joiners) if spaces else None
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             os.set_blocking(fd, False)
             self.loop.on(fd, partial(self._output, fd, kind))
@@ -191,7 +189,7 @@ class Supervisor:
         self._limits.touch()
 
     def _is_busy(self) -> bool:
-        return any(not guest.ended for guest in self._guests) or self.pausing.paused
+        return self.commands.running or self.pausing.paused
 
     def _output(self, fd: int, kind: int) -> bool:
         try:
@@ -230,25 +228,13 @@ class Supervisor:
 
     # -- requests
 
-    def exec(self, conn: socket.socket, fds: list[int]) -> None:
-        """Run a command beside the main one."""
-        message = wire.from_memfd(fds.pop(0))
-        confinement = self._confinement
-        if confinement is None or self.pausing.paused:
-            wire.send(conn, {"error": "the sandbox is paused" if self.pausing.paused else "it has ended"})
-            return
-        request = enter.ExecRequest(message, confinement)
-        helper, report = (self.spare.take(message, fds) if fds else None) or (0, self._enter(request, fds))
-        self._guests.add(Guest(self, conn, report, helper))
-        events.note(".", "exec_start", events.program(request.candidates[0][0]))
-        self.touch()
-
     def lend(self, conn: socket.socket) -> None:
         """Send descriptors of the namespaces in which the sandbox's files can be seen."""
-        if self._confinement is None:
+        confinement = self.commands.confinement
+        if confinement is None:
             wire.send(conn, {"error": "it has ended"})
         else:
-            wire.send(conn, {"spaces": True}, self._confinement.spaces.for_files)
+            wire.send(conn, {"spaces": True}, confinement.spaces.for_files)
             self.touch()
 
     def door(self, conn: socket.socket) -> None:
@@ -267,21 +253,6 @@ class Supervisor:
         else:
             self._ports.shut()
         self._write_status(ports=self._ports.bound)
-
-    def _enter(self, request: enter.ExecRequest, fds: list[int]) -> socket.socket:
-        report, requests = enter.start(request.confinement, request, fds or [0, 0, 0])
-        requests.close()
-        return report
-
-    def _enter_ahead(self) -> tuple[socket.socket, socket.socket]:
-        if self._confinement is None:
-            raise ProcessLookupError
-        return enter.start(self._confinement, None, [0, 0, 0])
-
-    def forget(self, guest: Guest) -> None:
-        """Handle the end of a command and everything that it started."""
-        self._guests.discard(guest)
-        self.touch()
 
     def stop(self, conn: socket.socket, grace: float) -> None:
         """Send SIGTERM, and SIGKILL after ``grace`` seconds; report the end on the connection."""
@@ -340,10 +311,7 @@ class Supervisor:
 
     def processes(self) -> list[int]:
         """The guest's processes, without the console's own helpers among them."""
-        found = tree.descendants(self._jail.init)
-        for guest in self._guests:
-            found += tree.descendants(guest.helper) if guest.helper else []
-        return found
+        return [*tree.descendants(self._jail.init), *self.commands.processes()]
 
     # -- end
 
@@ -358,10 +326,7 @@ class Supervisor:
             while self._output(fd, kind):
                 pass
         self._log.tell_losses()
-        self._confinement = None  # nothing more is started, whatever a command still reports
-        self.spare.drop()
-        for guest in list(self._guests):
-            guest.sandbox_ended()
+        self.commands.close()
         result, memory = self._result(), self.group.memory()
         Requests.close()
         self.group.remove()

@@ -24,7 +24,7 @@ _READY, _WHY_MOST = "ready", 1024
 _END_S = 4.0  # more than a relay takes for the last bytes
 
 
-class Place:
+class Listener:
     """``port`` of the sandbox is published at ``address`` and ``number`` of this host. Raises StartFailed."""
 
     def __init__(self, address: str, number: int, port: int) -> None:
@@ -47,15 +47,15 @@ class Place:
 
 
 def _refusal(error: OSError, address: str, number: int) -> StartFailed:
-    place = f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
+    address_text = f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
     other = "choose another port of this host, or leave it out for a free one"
     if error.errno == errno.EADDRINUSE:
-        return StartFailed(f"{place} of this host is taken", hint=other, taken=place)
+        return StartFailed(f"{address_text} of this host is taken", hint=other, taken=address_text)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return StartFailed(f"{place} of this host can only be opened by root", hint=other)
+        return StartFailed(f"{address_text} of this host can only be opened by root", hint=other)
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         return StartFailed(f"{address} is not an address of this host", hint="leave it out for 127.0.0.1")
-    return StartFailed(f"{place} of this host cannot be listened at: {os.strerror(error.errno or 0)}")
+    return StartFailed(f"{address_text} of this host cannot be listened at: {os.strerror(error.errno or 0)}")
 
 
 class Ports(Helper):
@@ -66,13 +66,13 @@ class Ports(Helper):
     def __init__(self, loop: Loop, requested: list[tuple[str, int, int]]) -> None:
         super().__init__(loop)
         self._used = mmap.mmap(-1, 8)  # shared with the relay, which writes here when a byte last passed
-        self._places: list[Place] = []
+        self._listeners: list[Listener] = []
         self._bind(requested)
 
     def _bind(self, requested: list[tuple[str, int, int]]) -> None:
         try:
             for one in requested:
-                self._places.append(Place(*one))
+                self._listeners.append(Listener(*one))
         except StartFailed:
             self._close()
             raise
@@ -80,7 +80,7 @@ class Ports(Helper):
     @property
     def bound(self) -> list[tuple[str, int, int]]:
         """Address, port of the host, port of the sandbox, as they really are."""
-        return [] if self._stopped else [(one.address, one.number, one.port) for one in self._places]
+        return [] if self._stopped else [(one.address, one.number, one.port) for one in self._listeners]
 
     @property
     def used_at(self) -> float:
@@ -93,15 +93,15 @@ class Ports(Helper):
         self.start()
         self.line.settimeout(_JOIN_S)
         try:
-            why = self.line.recv(_WHY_MOST).decode(errors="replace")
+            reason = self.line.recv(_WHY_MOST).decode(errors="replace")
         except TimeoutError:
-            why = f"no answer within {_JOIN_S:.0f} s"
-        if why != _READY:
-            raise StartFailed(f"its ports cannot be published: {why or 'their process ended'}")
+            reason = f"no answer within {_JOIN_S:.0f} s"
+        if reason != _READY:
+            raise StartFailed(f"its ports cannot be published: {reason or 'their process ended'}")
 
     def _become(self, line: socket.socket) -> None:
         gc.freeze()  # sockets that are released late would close others that reuse their numbers
-        places = {one.sock: one.port for one in self._places}
+        places = {one.sock: one.port for one in self._listeners}
         try:
             self._network.join()
             kernel.drop_privileges()
@@ -121,11 +121,11 @@ class Ports(Helper):
         """Open them again where they were. Raises StartFailed, and then they stay closed."""
         if not self._stopped:
             return
-        before, self._places = self._places, []
+        before, self._listeners = self._listeners, []
         try:
             self._bind([(one.address, one.number, one.port) for one in before])
         except StartFailed:
-            self._places = before
+            self._listeners = before
             raise
         self._stopped = False
         self.open(self._network)
@@ -141,5 +141,5 @@ class Ports(Helper):
         super().stop()
 
     def _close(self) -> None:
-        for one in self._places:
+        for one in self._listeners:
             one.sock.close()

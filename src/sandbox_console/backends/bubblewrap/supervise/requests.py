@@ -12,13 +12,20 @@ if TYPE_CHECKING:
     from .cgroup import Group
     from .loop import Loop
 
+    class Commands(Protocol):
+        """What starts a command."""
+
+        def start(self, conn: socket.socket, fds: list[int]) -> None: ...
+
     class Keeper(Protocol):
         """What the clients need from the supervisor."""
 
         loop: Loop
         group: Group
 
-        def exec(self, conn: socket.socket, fds: list[int]) -> None: ...
+        @property
+        def commands(self) -> Commands: ...
+
         def lend(self, conn: socket.socket) -> None: ...
         def stop(self, conn: socket.socket, grace: float) -> None: ...
         def signal(self, conn: socket.socket, number: int) -> None: ...
@@ -81,7 +88,7 @@ class Requests:
     def _serve(self, conn: socket.socket, message: dict[str, object], fds: list[int]) -> None:
         match message.get("op"):
             case "exec":
-                self._keeper.exec(conn, fds)
+                self._keeper.commands.start(conn, fds)
             case "spaces":
                 self._keeper.lend(conn)
             case "stop":

@@ -27,11 +27,11 @@ async def send(channel: AlertChannel, message: AlertMessage, write: Write | None
             await _notify(message)
         return
     except TimeoutError:
-        why = f"the desktop did not answer within {channel.timeout_s:g} s"
+        reason = f"the desktop did not answer within {channel.timeout_s:g} s"
     except (OSError, LookupError, RuntimeError, ValueError, ImportError) as error:
-        why = f"there is no desktop: {error}"
+        reason = f"there is no desktop: {error}"
     if write is None or not terminal_notifies(os.environ):
-        raise NotDelivered(f"{why}, and no terminal that shows notifications")
+        raise NotDelivered(f"{reason}, and no terminal that shows notifications")
     write(osc9(message))
 
 

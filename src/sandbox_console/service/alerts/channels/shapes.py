@@ -15,8 +15,8 @@ _SLACK_HEADER, _SLACK_TEXT = 150, 2900
 
 def body(message: AlertMessage, shape: str) -> bytes:
     """A message in a shape: generic, slack or alertmanager."""
-    told = {"slack": slack, "alertmanager": alertmanager}.get(shape, generic)(message)
-    return json.dumps(told, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode()
+    payload = {"slack": slack, "alertmanager": alertmanager}.get(shape, generic)(message)
+    return json.dumps(payload, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode()
 
 
 def generic(message: AlertMessage) -> dict[str, Any]:

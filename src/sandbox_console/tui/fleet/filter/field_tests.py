@@ -12,7 +12,7 @@ from sandbox_console.model.drift import drifted
 from sandbox_console.model.sandbox import Sandbox, Stats, Status
 from sandbox_console.tui.fleet.filter.tokens import FilterError, Word, duration, number, searcher, size, yes
 from sandbox_console.tui.state.fleet_state import FleetState
-from sandbox_console.tui.text.formatting import maker, why
+from sandbox_console.tui.text.formatting import maker, status_reason
 from sandbox_console.tui.text.port_text import openings
 
 Test = Callable[[Sandbox, FleetState, float], bool]
@@ -78,7 +78,7 @@ TEXTS: dict[str, Callable[[Sandbox], str]] = {
     "host": lambda sandbox: sandbox.ref.host,
     "maker": maker,
     "state": lambda sandbox: str(sandbox.status),
-    "why": why,
+    "why": status_reason,
 }
 YES_NO: dict[str, Callable[[Sandbox], bool]] = {
     "managed": lambda sandbox: sandbox.managed,

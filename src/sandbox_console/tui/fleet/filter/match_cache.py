@@ -44,7 +44,7 @@ class Part(Struct, frozen=True):
         same = self.said[0] == before.said[0] and bool(before.letters)
         return same and self.letters.startswith(before.letters)
 
-    def keep(self, sandboxes: Sequence[Sandbox], state: FleetState, now: float) -> Sequence[Sandbox]:
+    def matching(self, sandboxes: Sequence[Sandbox], state: FleetState, now: float) -> Sequence[Sandbox]:
         """Return the sandboxes that match."""
         if self.many is not None:
             return list(compress(sandboxes, self.many(sandboxes)))
@@ -75,7 +75,7 @@ class MatchCache:
             if was is not None and was[0].said == part.said and not part.moving:
                 found = was[1]
             else:
-                found = part.keep(was[1] if was is not None and part.narrows(was[0]) else before, state, now)
+                found = part.matching(was[1] if was is not None and part.narrows(was[0]) else before, state, now)
                 known = []  # the words after it were tested on other sandboxes
             steps.append((part, found))
         self._of, self._steps = sandboxes, steps

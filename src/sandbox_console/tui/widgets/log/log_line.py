@@ -145,7 +145,7 @@ def _cuts(text: Text) -> list[int]:
 
 @lru_cache(maxsize=4096)
 def _readable(style: Style) -> Style:
-    """Return a style in which text can be told from its background: red on red hides nothing."""
+    """Return a style in which text can be distinguished from its background: red on red hides nothing."""
     ink, ground = style.color, style.bgcolor
     if ink is None or ground is None or ink.is_default or ground.is_default:
         return style

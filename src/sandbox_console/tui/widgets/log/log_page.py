@@ -28,7 +28,7 @@ from sandbox_console.tui.widgets.log.log_line import (
 from sandbox_console.tui.widgets.log.log_lines import ShownLines
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
-Place = tuple[int, int]
+ScrollPosition = tuple[int, int]
 """The scroll position: the top row, and how many strips of its line are above the view."""
 
 _KEPT = 1024
@@ -100,7 +100,7 @@ class LogPage:
         found = (at for at, runs in enumerate(self._body_rows(line, self._head(line))) if any(map(is_match, runs)))
         return next(found, 0)
 
-    def end(self, height: int) -> Place:
+    def end(self, height: int) -> ScrollPosition:
         """Return the position at which the newest strip is the last visible one."""
         used = 0
         for row in range(self.lines.shown - 1, -1, -1):
@@ -109,9 +109,9 @@ class LogPage:
                 return row, used - height
         return 0, 0
 
-    def moved(self, place: Place, by: int) -> Place:
+    def moved(self, position: ScrollPosition, by: int) -> ScrollPosition:
         """Return the position ``by`` strips below a place, or above it if negative, within the lines."""
-        row, skip = place
+        row, skip = position
         skip = min(skip, self.count(row) - 1) + by
         while skip < 0 < row:
             row -= 1

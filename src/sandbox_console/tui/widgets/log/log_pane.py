@@ -48,10 +48,10 @@ class LogPane(Vertical):
         event.stop()
         self._ask("filter")
 
-    def _ask(self, what: str) -> None:
-        self._asked_for = what
+    def _ask(self, kind: str) -> None:
+        self._asked_for = kind
         line = self.query_one(Input)
-        line.border_title = plain(_TITLES[what])
+        line.border_title = plain(_TITLES[kind])
         line.border_subtitle = "Enter applies, Esc closes"
         line.remove_class("-wrong").add_class("-asking")
         self.screen.set_focus(line)

@@ -52,7 +52,7 @@ class MarkedTable(FleetTable):
 
     def keep_marks(self, there: Container[Hashable]) -> None:
         """Remove the marks of rows that no longer exist."""
-        if self.marks.keep(there):
+        if self.marks.retain(there):
             self._marks_changed()
 
     def drop_marks(self, keys: Iterable[Hashable]) -> None:

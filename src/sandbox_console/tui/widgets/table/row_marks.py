@@ -47,7 +47,7 @@ class Marks:
         for key in keys:
             self._keys.pop(key, None)
 
-    def keep(self, there: Container[Hashable]) -> bool:
+    def retain(self, there: Container[Hashable]) -> bool:
         """Remove marks of keys that no longer exist. Returns whether any was removed."""
         gone = [key for key in self._keys if key not in there]
         self.drop(gone)

@@ -63,7 +63,7 @@ class TableCanvas(LineScroll):
         """The keys of the columns that fit."""
         return [self.columns[i].key for i in self._widths]
 
-    def say(self, words: Content) -> None:
+    def show_message(self, words: Content) -> None:
         """Set the text in the middle that is shown while there are no rows."""
         if not self._words.is_same(words):
             self._words, self._said = words, None

@@ -22,11 +22,11 @@ _TOP, _MIDDLE, _BOTTOM = "top", "middle", "bottom"
 class CopyKeys(Widget):
     """While ``copying`` is set, the widget shows a frozen screen, and no key goes to the guest."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"terminal--selection", "terminal--match", "terminal--told"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"terminal--selection", "terminal--match", "terminal--status"}
     DEFAULT_CSS = """
     CopyKeys > .terminal--selection { background: $primary; color: $background; }
     CopyKeys > .terminal--match { background: $warning; color: $background; }
-    CopyKeys > .terminal--told { background: $warning; color: $background; text-style: bold; }
+    CopyKeys > .terminal--status { background: $warning; color: $background; text-style: bold; }
     """
     ALLOW_SELECT = False  # Textual's selection does not move with the text, and copies what has scrolled into its place
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["copy"]
@@ -79,8 +79,8 @@ class CopyKeys(Widget):
     def end_copy(self) -> None:
         """Show the guest's screen again. Does nothing if it is shown already."""
         if self.copying is not None:
-            held, self.copying, self._pressed = self.copying, None, None
-            held.close()
+            copy_mode, self.copying, self._pressed = self.copying, None, None
+            copy_mode.close()
             self.refresh_bindings()
             self.redraw()
 
@@ -240,15 +240,15 @@ class CopyKeys(Widget):
             strip = styled(strip, *span, selected)
         if row == mode.y:
             strip = styled(strip, mode.x, mode.x + 1, Style(reverse=True, bold=True))
-        if y == 0 and strip.cell_length > (size := len(told := f" {mode.told} ")):
+        if y == 0 and strip.cell_length > (size := len(status_text := f" {mode.status_text} ")):
             strip = Strip.join(
-                [strip.crop(0, strip.cell_length - size), Strip([Segment(told, self._told_style)], size)]
+                [strip.crop(0, strip.cell_length - size), Strip([Segment(status_text, self._status_style)], size)]
             )
         return strip
 
     @property
-    def _told_style(self) -> Style:
-        return self.get_component_rich_style("terminal--told")
+    def _status_style(self) -> Style:
+        return self.get_component_rich_style("terminal--status")
 
 
 def styled(strip: Strip, start: int, end: int, style: Style) -> Strip:

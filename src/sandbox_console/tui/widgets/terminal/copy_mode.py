@@ -40,7 +40,7 @@ class CopyMode:
         self.screen.close()
 
     @property
-    def told(self) -> str:
+    def status_text(self) -> str:
         """Where it is, for the corner of the terminal: the line from the oldest, and the number of the match."""
         here = f"copy {self.y + 1}/{self.screen.total}"
         if self.matches is None:

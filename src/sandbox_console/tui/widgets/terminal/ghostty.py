@@ -281,8 +281,8 @@ class GhosttyEmulator:
         lib.ghostty_key_event_set_consumed_mods(event[0], press.consumed)
         lib.ghostty_key_event_set_unshifted_codepoint(event[0], press.unshifted)
         text = press.text.encode("utf-8", "replace")
-        held = ffi.new("char[]", text)  # the event borrows it until it is encoded
-        lib.ghostty_key_event_set_utf8(event[0], held, len(text))
+        owned = ffi.new("char[]", text)  # the event borrows it until it is encoded
+        lib.ghostty_key_event_set_utf8(event[0], owned, len(text))
         return _encoded(lib.ghostty_key_encoder_encode, encoder[0], event[0]) or press.fallback
 
     def paste(self, text: str) -> bytes:
@@ -323,7 +323,7 @@ def _rich_style(fg: Rgb | None, bg: Rgb | None, attributes: tuple[str, ...]) -> 
 def _new(kind: str, make: Any, free: Any) -> Any:
     slot = ffi.new(f"{kind}*")
     check(make(ffi.NULL, slot), kind)
-    return ffi.gc(slot, lambda held: free(held[0]))
+    return ffi.gc(slot, lambda owned: free(owned[0]))
 
 
 def _encoded(encode: Any, encoder: Any, event: Any) -> bytes:

@@ -71,9 +71,9 @@ def _order(point: Point) -> tuple[int, int]:
 
 
 def _point(terminal: Any, ref: Any) -> Point | None:
-    out, held = ffi.new("GhosttyPointCoordinate*"), ffi.new("GhosttyGridRef*", ref)
+    out, owned = ffi.new("GhosttyPointCoordinate*"), ffi.new("GhosttyGridRef*", ref)
     handle, tag = terminal._t[0], lib.GHOSTTY_POINT_TAG_SCREEN  # noqa: SLF001
-    result = lib.ghostty_terminal_point_from_grid_ref(handle, held, tag, out)
+    result = lib.ghostty_terminal_point_from_grid_ref(handle, owned, tag, out)
     return (int(out.x), int(out.y)) if result == lib.GHOSTTY_SUCCESS else None
 
 
@@ -94,7 +94,7 @@ class Search:
         self._terminal = terminal
         slot = ffi.new("GhosttySearch*")
         check(lib.ghostty_search_new(ffi.NULL, slot, terminal._t[0]), "search_new")  # noqa: SLF001
-        self._search = ffi.gc(slot, lambda held: lib.ghostty_search_free(held[0]))
+        self._search = ffi.gc(slot, lambda owned: lib.ghostty_search_free(owned[0]))
         text = wanted.encode("utf-8", "replace")
         self._text = ffi.new("uint8_t[]", text)
         needle = ffi.new("GhosttyString*", {"ptr": self._text, "len": len(text)})

@@ -235,7 +235,7 @@ class TerminalView(CopyKeys, can_focus=True):
         """Send a mouse event to the guest if it has requested them. Shift keeps it here, as in xterm."""
         if event.shift or self.copying is not None or not self.emulator.mouse_wanted:
             return False
-        mods = frozenset(name for name, held in (("ctrl", event.ctrl), ("alt", event.meta)) if held)
+        mods = frozenset(name for name, pressed in (("ctrl", event.ctrl), ("alt", event.meta)) if pressed)
         self._send(self.emulator.mouse(action, button, event.x, event.y, mods))
         event.stop()
         event.prevent_default()

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 FIRST_S, MOST_S = 0.1, 2.0
-"""An attempt costs one connect() on a socket, and an engine that is back should be noticed within 5 s."""
+"""An attempt costs a connection, and an engine that is back should be noticed within 5 s."""
 
 LASTED_S = 5.0
 """A connection that lasted this long worked. A first event alone proves nothing."""

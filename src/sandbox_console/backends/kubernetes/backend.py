@@ -1,0 +1,160 @@
+"""The Kubernetes backend: Sandboxes of agents.x-k8s.io with their Pods, and Pods that a selector names."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.backends.base import Secrets
+from sandbox_console.backends.common.installation import Installation
+from sandbox_console.backends.common.permit import need
+from sandbox_console.backends.kubernetes import access, connect, diagnosis, events, files, logs, raw, watch
+from sandbox_console.backends.kubernetes.access import Right
+from sandbox_console.backends.kubernetes.capabilities import RIGHTS, capabilities
+from sandbox_console.backends.kubernetes.cluster import Cluster
+from sandbox_console.backends.kubernetes.commands import Guest, guest
+from sandbox_console.backends.kubernetes.failures import Forbidden, Unusable
+from sandbox_console.backends.kubernetes.finder import Finder
+from sandbox_console.backends.kubernetes.inventory import Inventory
+from sandbox_console.backends.kubernetes.process import KubernetesProcess, KubernetesTerminal
+from sandbox_console.backends.kubernetes.refusals import Refusing
+from sandbox_console.backends.kubernetes.scope import Scope
+from sandbox_console.backends.kubernetes.translate import BACKEND
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Exec, OpenShell, Permit
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.event import BackendEvent
+from sandbox_console.model.guest import FileInfo, GuestEvent
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef
+
+ENDS_STDIN = 30
+"""The minor version of Kubernetes from which on every server can end the stdin of a command."""
+
+OPEN_S = 3.0
+"""How long opening waits for the answers about rights. A cluster that is silent is told by health."""
+
+
+class KubernetesBackend(Refusing):
+    """The Sandboxes and Pods of one context and namespace."""
+
+    name = BACKEND
+
+    def __init__(self, scope: Scope, folder: Path) -> None:
+        self.host = scope.host
+        self._cluster = Cluster(scope)
+        self._finder = Finder(self._cluster, Inventory(scope.host))
+        self._installation = Installation(folder)
+        self._forbidden: frozenset[Right] = frozenset()
+        self._ends_stdin = False
+
+    async def open(self) -> None:
+        """Log in and ask what is allowed."""
+        self._finder.inventory.ours = await asyncio.to_thread(lambda: self._installation.id)
+        try:
+            async with asyncio.timeout(OPEN_S):
+                self._forbidden, found = await asyncio.gather(
+                    access.missing(self._cluster, RIGHTS), diagnosis.server(self._cluster)
+                )
+                self._ends_stdin = found.minor >= ENDS_STDIN
+        except (ConsoleError, TimeoutError):
+            return
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    def capabilities(self) -> Capabilities:
+        return capabilities(self._forbidden, ends_stdin=self._ends_stdin)
+
+    async def health(self) -> BackendHealth:
+        return await diagnosis.health(self._cluster)
+
+    async def diagnose(self) -> Sequence[Diagnosis]:
+        return await diagnosis.look(self._cluster)
+
+    async def list(self) -> builtins.list[Sandbox]:
+        try:
+            return await self._finder.list()
+        except Forbidden as error:
+            raise Unusable(error.message, hint=error.hint) from None
+
+    async def inspect(self, ref: SandboxRef) -> Sandbox:
+        return await self._finder.inspect(ref)
+
+    async def watch(self) -> AsyncGenerator[BackendEvent, None]:
+        found = watch.watch(
+            self._cluster, self._finder.inventory, self.health, lambda error: diagnosis.down(self._cluster, error)
+        )
+        async with aclosing(found) as changes:
+            async for event in changes:
+                yield event
+
+    async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
+        one, pod = await self._finder.raw(ref)
+        shown = raw.public(one)
+        return {**shown, "pod": raw.public(pod)} if pod is not None else shown
+
+    async def guest_events(
+        self, ref: SandboxRef, *, since: float | None, follow: bool
+    ) -> AsyncGenerator[GuestEvent, None]:
+        place = await self._finder.place(ref)
+        uids = [one.metadata.uid for one in (place.box, place.pod) if one is not None]
+        found = events.guest_events(self._cluster, place.meta.namespace, uids, since=since, follow=follow)
+        async with aclosing(found) as told:
+            async for event in told:
+                yield event
+
+    async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
+        async with aclosing(logs.read(self._cluster, self._finder, ref, query)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> KubernetesProcess:  # noqa: ARG002 - the container has them
+        need(permit)
+        self._refuse_user(request.user)
+        guest = await self._guest(request.ref)
+        return await guest.run(request.argv, env=request.env, workdir=request.workdir, stdin=self._ends_stdin)
+
+    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> KubernetesTerminal:  # noqa: ARG002 - as above
+        need(permit)
+        self._refuse_user(request.user)
+        guest = await self._guest(request.ref)
+        shell = request.shell or await guest.best_shell()
+        env = {"TERM": request.term, **request.env}
+        terminal = KubernetesTerminal(await guest.run([shell], env=env, workdir=request.workdir, stdin=True, tty=True))
+        await terminal.resize(request.cols, request.rows)
+        return terminal
+
+    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
+        return await files.stat(await self._guest(ref), path)
+
+    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
+        return await files.list_dir(await self._guest(ref), path)
+
+    async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncGenerator[bytes, None]:
+        need(permit)
+        async with aclosing(files.download(await self._guest(ref), path)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
+        need(permit)
+        await files.upload(await self._guest(ref), path, archive)
+
+    async def connect(self, permit: Permit, ref: SandboxRef, port: int) -> KubernetesProcess:
+        need(permit)
+        return await connect.connect(self._cluster, (await self._guest(ref)).pod, port)
+
+    async def _guest(self, ref: SandboxRef) -> Guest:
+        return guest(self._cluster, await self._finder.place(ref))
+
+    def _refuse_user(self, user: str | None) -> None:
+        if user is not None:
+            raise self._cannot(Capability.EXEC_USER)
+
+
+__all__ = ["KubernetesBackend"]

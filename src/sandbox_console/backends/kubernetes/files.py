@@ -1,0 +1,127 @@
+"""Files of a running Pod, by the image's ``sh``, ``stat``, ``readlink`` and ``tar``.
+
+v4.channel.k8s.io cannot end stdin. A tar ends by its own two empty blocks, so an upload needs no end of stdin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+from sandbox_console.backends.kubernetes.commands import Guest
+from sandbox_console.backends.kubernetes.process import KubernetesProcess
+from sandbox_console.backends.tarscan import guarded
+from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
+from sandbox_console.model.guest import FileInfo, FileKind
+from sandbox_console.model.log import Stream
+
+_PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "$2"'
+_UNPACK = '[ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }; exec tar -xf - -C "$1"'
+_STAT = "stat -L -c '%f %s %u %g %Y' -- \"$1\" 2>/dev/null || exit 3"
+_LIST = """
+[ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }
+cd -- "$1" || exit 5
+for f in * .[!.]* ..?*; do
+  [ -e "$f" ] || [ -L "$f" ] || continue
+  stat -c '%f %s %u %g %Y' -- "$f" 2>/dev/null || continue
+  printf '%s\\0' "$f"
+  if [ -L "$f" ]; then readlink -- "$f"; fi
+  printf '\\0'
+done
+"""
+_KINDS = {0o100000: FileKind.FILE, 0o040000: FileKind.DIRECTORY, 0o120000: FileKind.LINK}
+_EMPTY_BLOCKS = bytes(10240)
+"""Ends an archive that comes without its end, so that tar does not wait for more."""
+
+
+async def stat(guest: Guest, path: str) -> FileInfo:
+    """The status of a path. Links are followed. Raises NotFound."""
+    code, out, err = await guest.ask(_STAT, path)
+    _judge(code, path, err)
+    return _info(out.decode("ascii", "replace").split(), posixpath.basename(path.rstrip("/")) or "/", "")
+
+
+async def list_dir(guest: Guest, path: str) -> Sequence[FileInfo]:
+    """A folder's entries, sorted by name. Raises NotFound, or Conflict if it is no folder."""
+    code, out, err = await guest.ask(_LIST, path)
+    _judge(code, path, err)
+    parts = out.split(b"\0")
+    found = [_entry(head, target) for head, target in zip(parts[::2], parts[1::2], strict=False)]
+    return sorted((one for one in found if one is not None), key=lambda info: info.name)
+
+
+def _entry(head: bytes, target: bytes) -> FileInfo | None:
+    line, _, name = head.partition(b"\n")
+    words = line.decode("ascii", "replace").split()
+    where = target.removesuffix(b"\n").decode("utf-8", "surrogateescape")
+    return _info(words, name.decode("utf-8", "surrogateescape"), where) if len(words) == 5 else None
+
+
+def _info(words: Sequence[str], name: str, target: str) -> FileInfo:
+    try:
+        mode, size, uid, gid, at = int(words[0], 16), *map(int, words[1:5])
+    except (ValueError, IndexError):
+        raise BackendError(f"stat of {name} gave no status") from None
+    kind = _KINDS.get(mode & 0o170000, FileKind.OTHER)
+    return FileInfo(name, kind, size, mode & 0o7777, uid, gid, float(at), target if kind is FileKind.LINK else "")
+
+
+async def download(guest: Guest, path: str) -> AsyncGenerator[bytes, None]:
+    """A tar of ``path`` and all below it. Raises NotFound."""
+    folder, name = posixpath.split(path.rstrip("/") or "/")
+    process = await guest.run(["sh", "-c", _PACK, "sh", folder or "/", name or "."])
+    complaint = b""
+    try:
+        async with aclosing(process.output()) as chunks:  # type: ignore[type-var]
+            async for stream, data in chunks:
+                if stream is Stream.STDOUT:
+                    yield data
+                else:
+                    complaint = (complaint + data)[-1000:]
+        _judge((await process.wait()).code, path, complaint)
+    finally:
+        await process.kill()
+
+
+async def upload(guest: Guest, path: str, archive: AsyncIterator[bytes]) -> None:
+    """Unpack a tar into the folder ``path``. Raises NotFound, and UsageError for a member that would leave it."""
+    process = await guest.run(["sh", "-c", _UNPACK, "sh", path], stdin=True)
+    complaint = asyncio.create_task(_complaint(process))
+    try:
+        async for chunk in guarded(archive):
+            await process.write(chunk)
+        await process.write(_EMPTY_BLOCKS)
+        await process.close_stdin()
+        message = await complaint
+        _judge((await process.wait()).code, path, message)
+    finally:
+        complaint.cancel()
+        await process.kill()
+
+
+async def _complaint(process: KubernetesProcess) -> bytes:
+    message = b""
+    async for stream, data in process.output():
+        if stream is Stream.STDERR:
+            message = (message + data)[-1000:]
+    return message
+
+
+def _judge(code: int | None, path: str, complaint: bytes) -> None:
+    said = complaint.decode("utf-8", "replace").strip()
+    match code:
+        case 0:
+            return
+        case 3:
+            raise NotFound(f"there is no {path} in the sandbox")
+        case 4:
+            raise Conflict(f"{path} is not a folder")
+        case 126 | 127:
+            raise Unsupported(
+                "the image lacks sh, env, stat or tar, which files are moved by", hint="use an image that has them"
+            )
+    if "Read-only file system" in said or "Permission denied" in said:
+        raise Conflict(f"{path} cannot be written: {said}")
+    raise BackendError(f"{path} could not be moved: {said}")

@@ -1,0 +1,104 @@
+"""Finds the object behind a reference, and reads it as it is now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from sandbox_console.backends.kubernetes import lists, objects
+from sandbox_console.backends.kubernetes.cluster import Cluster
+from sandbox_console.backends.kubernetes.inventory import Inventory, Place, box_of
+from sandbox_console.backends.kubernetes.objects import Box, Pod
+from sandbox_console.errors import BackendError, NotFound
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+
+T = TypeVar("T")
+
+POD_NAME = "agents.x-k8s.io/pod-name"
+"""The annotation with the name of a Pod that came from a warm pool; any other has the Sandbox's name."""
+
+
+class Finder:
+    """The rows of one backend."""
+
+    def __init__(self, cluster: Cluster, inventory: Inventory) -> None:
+        self._cluster = cluster
+        self.inventory = inventory
+
+    async def list(self) -> list[Sandbox]:
+        """All rows, read now. Raises BackendUnreachable, Forbidden."""
+        found = await lists.read(self._cluster)
+        self.inventory.replace(found.boxes, found.tracked, found.selected)
+        return await asyncio.to_thread(self.inventory.rows)
+
+    async def inspect(self, ref: SandboxRef) -> Sandbox:
+        """One row, read now. Raises NotFound."""
+        return self.inventory.of(await self.place(ref))
+
+    async def place(self, ref: SandboxRef) -> Place:
+        """The objects behind a reference, read now. An object of the same name with another uid is another sandbox."""
+        known = await self._known(ref)
+        if known.box is None:
+            return Place(None, await self._pod(known.meta.name, ref, known.meta.namespace))
+        box = await self._box(known, ref)
+        return Place(box, await self._pod_of(box, known.pod))
+
+    async def _known(self, ref: SandboxRef) -> Place:
+        if (place := self.inventory.place(ref.id)) is None:
+            await self.list()
+            place = self.inventory.place(ref.id)
+        if place is None:
+            raise NotFound(f"{self._cluster.scope.host} has no sandbox {ref.id}", hint="sandbox-console ls shows them")
+        return place
+
+    async def _box(self, known: Place, ref: SandboxRef) -> Box:
+        meta = known.meta
+        path = await self._cluster.boxes(meta.name, namespace=meta.namespace)
+        box = await self._read(path, f"get sandboxes.agents.x-k8s.io {meta.namespace}/{meta.name}", objects.box)
+        if box.metadata.uid != ref.id:
+            raise NotFound(f"sandbox {meta.namespace}/{meta.name} is gone; another one has its name")
+        return box
+
+    async def _pod(self, name: str, ref: SandboxRef, namespace: str) -> Pod:
+        path = await self._cluster.core("pods", name, namespace=namespace)
+        pod = await self._read(path, f"get pods {namespace}/{name}", objects.pod)
+        if pod.metadata.uid != ref.id:
+            raise NotFound(f"pod {namespace}/{name} is gone; another one has its name")
+        return pod
+
+    async def _pod_of(self, box: Box, known: Pod | None) -> Pod | None:
+        """The Pod of a Sandbox, read now; None if there is none."""
+        names = [known.metadata.name] if known is not None else []
+        names += [(box.metadata.annotations or {}).get(POD_NAME, ""), box.metadata.name]
+        for name in dict.fromkeys(filter(None, names)):
+            path = await self._cluster.core("pods", name, namespace=box.metadata.namespace)
+            try:
+                pod = await self._read(path, f"get pods {box.metadata.namespace}/{name}", objects.pod)
+            except NotFound:
+                continue
+            if box_of(pod) == box.metadata.uid:
+                return pod
+        return None
+
+    async def raw(self, ref: SandboxRef) -> tuple[bytes, bytes | None]:
+        """The whole objects: of the Sandbox and its Pod, or of a Pod alone."""
+        place = await self.place(ref)
+        pod = await self._bytes_of_pod(place.pod) if place.pod is not None else None
+        if place.box is None:
+            return pod or b"{}", None
+        path = await self._cluster.boxes(place.meta.name, namespace=place.meta.namespace)
+        return await self._cluster.call("GET", path, f"get sandboxes.agents.x-k8s.io {place.meta.name}"), pod
+
+    async def _bytes_of_pod(self, pod: Pod) -> bytes:
+        path = await self._cluster.core("pods", pod.metadata.name, namespace=pod.metadata.namespace)
+        return await self._cluster.call("GET", path, f"get pods {pod.metadata.name}")
+
+    async def _read(self, path: str, what: str, decode: Callable[[bytes], T]) -> T:
+        data = await self._cluster.call("GET", path, what)
+        try:
+            return decode(data)
+        except msgspec.DecodeError as error:
+            raise BackendError(f"{what}: the answer cannot be read: {error}") from None

@@ -1,0 +1,153 @@
+"""Reads the log of a Pod's main container, or of an init container that keeps it waiting.
+
+The API server sends stdout and stderr as one, each line with its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+from sandbox_console.backends.kubernetes.causes import main_container, main_status
+from sandbox_console.backends.kubernetes.cluster import Cluster
+from sandbox_console.backends.kubernetes.failures import Waiting
+from sandbox_console.backends.kubernetes.finder import Finder
+from sandbox_console.backends.kubernetes.inventory import Place
+from sandbox_console.backends.kubernetes.objects import Pod
+from sandbox_console.errors import NotFound
+from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
+from sandbox_console.model.sandbox import SandboxRef, Status
+
+POLL_S = 1.0
+"""Between two looks at a container that has not started yet."""
+
+PIECE = 1024 * 1024
+"""A longer line is returned in pieces."""
+
+_RESTARTED = "the container was started again here; of earlier runs Kubernetes keeps the last one"
+_NS = 1_000_000_000
+_STAMP = late_pattern(r"([0-9T:-]{19})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})")
+
+
+async def read(
+    cluster: Cluster, finder: Finder, ref: SandboxRef, query: LogQuery
+) -> AsyncGenerator[Sequence[LogItem], None]:
+    """The stored log; with ``follow``, what comes until the container ends. A suspended Sandbox has no log any more."""
+    place = await finder.place(ref)
+    while query.follow and _not_started(finder, place):
+        await asyncio.sleep(POLL_S)
+        place = await finder.place(ref)
+    if (pod := place.pod) is None:
+        return
+    main = main_status(pod)
+    if main is not None and main.restart_count and main.state.running and query.tail is None:
+        async with aclosing(_run(cluster, pod, query, previous=True)) as earlier:
+            async for items in earlier:
+                yield items
+        yield [LogGap(0, _RESTARTED)]
+    async with aclosing(_run(cluster, pod, query)) as batches:
+        async for items in batches:
+            yield items
+
+
+def _not_started(finder: Finder, place: Place) -> bool:
+    if place.pod is None:
+        return finder.inventory.of(place).status in (Status.CREATED, Status.STARTING)
+    main = main_status(place.pod)
+    started = main is not None and (main.state.running or main.state.terminated or main.last_state.terminated)
+    return not started and _waiting_init(place.pod) is None
+
+
+def _waiting_init(pod: Pod) -> str | None:
+    """The init container whose log tells why the main one does not start."""
+    for one in pod.status.init_container_statuses or ():
+        ended = one.state.terminated or one.last_state.terminated
+        if ended is not None and ended.exit_code != 0:
+            return one.name
+    return None
+
+
+async def _run(
+    cluster: Cluster, pod: Pod, query: LogQuery, *, previous: bool = False
+) -> AsyncGenerator[list[LogItem], None]:
+    main = main_container(pod)
+    container = _waiting_init(pod) or (main.name if main else "")
+    path = await cluster.core("pods", pod.metadata.name, namespace=pod.metadata.namespace, sub="log")
+    what = f"get pods/log {pod.metadata.namespace}/{pod.metadata.name}"
+    lines = _Lines(query)
+    try:
+        async with cluster.stream(path, what, _params(container, query, previous=previous)) as answer:
+            async for chunk in answer.content.iter_any():
+                if items := lines.feed(chunk):
+                    yield items
+                if lines.over:
+                    return
+    except (Waiting, NotFound):  # it has not started, or that run's log is gone
+        return
+    if rest := lines.rest():
+        yield rest
+
+
+def _params(container: str, query: LogQuery, *, previous: bool) -> list[tuple[str, str]]:
+    params = [("container", container), ("timestamps", "true")]
+    if query.follow and not previous:
+        params.append(("follow", "true"))
+    if query.tail is not None:
+        params.append(("tailLines", str(query.tail)))
+    if query.since is not None:  # whole seconds; the rest is left out here
+        params.append(("sinceTime", datetime.fromtimestamp(int(query.since), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")))
+    if previous:
+        params.append(("previous", "true"))
+    return params
+
+
+class _Lines:
+    """Turns chunks into lines with their times."""
+
+    def __init__(self, query: LogQuery) -> None:
+        self._since = query.since * _NS if query.since is not None else None
+        self._until = query.until * _NS if query.until is not None else None
+        self._rest = b""
+        self._at: int | None = None  # of the line whose beginning was returned
+        self.over = False
+
+    def feed(self, chunk: bytes) -> list[LogItem]:
+        """The lines that are complete now."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        items = [item for line in lines if (item := self._record(line + b"\n")) is not None]
+        if len(self._rest) > PIECE and (item := self._record(self._rest)) is not None:
+            self._rest = b""
+            items.append(item)
+        return items
+
+    def rest(self) -> list[LogItem]:
+        """A last line without its end."""
+        item = self._record(self._rest) if self._rest else None
+        return [item] if item is not None else []
+
+    def _record(self, line: bytes) -> LogItem | None:
+        if self._at is not None:
+            at, data = self._at, line
+        else:
+            stamp, _, data = line.partition(b" ")
+            at = nanoseconds(stamp)
+        self._at = None if line.endswith(b"\n") else at
+        if self._until is not None and at > self._until:
+            self.over = True
+        if self.over or (self._since is not None and at < self._since):
+            return None
+        return LogRecord(at, Stream.STDOUT, data)
+
+
+def nanoseconds(stamp: bytes) -> int:
+    """A time with up to nine digits after the second; 0 if it is none."""
+    if (found := _STAMP.fullmatch(stamp.decode("ascii", "replace"))) is None:
+        return 0
+    try:
+        whole = datetime.fromisoformat(found[1] + found[3])
+    except ValueError:
+        return 0
+    return int(whole.timestamp()) * _NS + int((found[2] or "").ljust(9, "0"))

@@ -1,0 +1,29 @@
+"""What one backend shows: a context of a kubeconfig and a namespace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+ALL_NAMESPACES = "*"
+IN_CLUSTER = "in-cluster"
+"""The context's name for the cluster that the console itself runs in."""
+
+
+class Scope(Struct, frozen=True):
+    """One context and namespace. An empty ``namespace`` is the context's own; ``kubeconfig`` None is the usual file.
+
+    ``several`` says that the configuration names several namespaces, so the host's name contains the namespace.
+    """
+
+    context: str
+    namespace: str = ""
+    selector: str = ""
+    kubeconfig: Path | None = None
+    several: bool = False
+
+    @property
+    def host(self) -> str:
+        """The backend's host: the context, or ``CONTEXT/NAMESPACE``."""
+        return f"{self.context}/{self.namespace}" if self.several else self.context

@@ -1,0 +1,100 @@
+"""The ``Host`` block for ``~/.ssh/config`` by which OpenSSH's programs find ``proxy``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from sandbox_console.errors import ConfigError
+from sandbox_console.servers.ssh.keys import HOST_ALIAS, KeyFolder
+
+SUFFIX = ".sandbox"
+OWN_USER = "sandbox-default"
+"""The user name that stands for the sandbox's own user. Any other name is a user in the sandbox."""
+
+_BEGIN, _END = "# begin sandbox-console ssh-config", "# end sandbox-console ssh-config"
+
+_REFUSED = ("-*", *(f"*{char}*" for char in "'`$;&|<>(){}[]!\\"))
+"""Host names that the block is not for.
+
+ssh puts the name into a shell's command line, and a repository can choose it as the address of a submodule
+(CVE-2023-51385). Within single quotes only a quote is dangerous, and a backslash in fish; the others are no part of a
+sandbox's name either.
+"""
+
+
+def host_block(keys: KeyFolder, command: Sequence[str]) -> str:
+    """The block. ``command`` is the program with its options, to which ``proxy NAME`` is added. Raises ConfigError."""
+    program = " ".join(_for_shell(word) for word in command)
+    lines = [
+        f"Host *{SUFFIX} " + " ".join(f'"!{pattern}"' for pattern in _REFUSED),
+        f"    ProxyCommand {program} proxy '%n'",
+        f"    User {OWN_USER}",
+        f"    IdentityFile {_path(keys.user_key)}",
+        "    IdentitiesOnly yes",
+        "    IdentityAgent none",
+        "    PreferredAuthentications publickey",
+        f"    UserKnownHostsFile {_path(keys.known_hosts)}",
+        "    GlobalKnownHostsFile /dev/null",
+        f"    HostKeyAlias {HOST_ALIAS}",
+        "    StrictHostKeyChecking yes",
+        "    UpdateHostKeys no",
+        "    CanonicalizeHostname no",
+        "    ForwardAgent no",
+        "    ForwardX11 no",
+        "    ForwardX11Trusted no",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _for_shell(word: str) -> str:
+    """A word for the shell's command line, after ssh has replaced its tokens."""
+    if "\n" in word:
+        raise ConfigError(f"{word!r} cannot be written into an ssh configuration", hint="choose a path of one line")
+    return shlex.quote(word).replace("%", "%%")
+
+
+def _path(path: Path) -> str:
+    """A path as an argument in the configuration. ssh has no escape for a quote or for ``${``, so it raises."""
+    text = str(path)
+    if any(part in text for part in ('"', "\n", "\\", "${")):
+        hint = "choose another state folder: SANDBOX_CONSOLE_HOME"
+        raise ConfigError(f"{text!r} cannot be written into an ssh configuration", hint=hint)
+    return f'"{text}"'.replace("%", "%%")
+
+
+def write(block: str, file: Path) -> None:
+    """Put the block at the beginning of a configuration file, in place of an earlier one. Raises ConfigError.
+
+    ssh takes the first value that it finds for an option, so that a ``Host *`` above the block would win.
+    """
+    try:
+        file = file.expanduser().resolve()
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = file.read_text() if file.exists() else ""
+        text = f"{_BEGIN}\n{block}{_END}\n" + _without(before, file)
+        fresh = file.with_name(f"{file.name}.sandbox-console.{os.getpid()}")
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "w") as written:
+            written.write(text)
+        fresh.rename(file)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(
+            f"{file} is not changed: {why}", hint="add the output of ssh-config to it yourself"
+        ) from error
+
+
+def _without(text: str, file: Path) -> str:
+    """The text without an earlier block. Raises ConfigError if somebody removed one of the two marks."""
+    lines = text.splitlines(keepends=True)
+    marks = [number for number, line in enumerate(lines) if line.strip() in (_BEGIN, _END)]
+    if not marks:
+        return text
+    begin, end = (marks[0], marks[-1]) if len(marks) == 2 else (0, -1)
+    if end < 0 or lines[begin].strip() != _BEGIN or lines[end].strip() != _END:
+        raise ConfigError(f"{file} is not changed: its block is not whole", hint=f"remove the lines {_BEGIN!r}")
+    return "".join(lines[:begin] + lines[end + 1 :])

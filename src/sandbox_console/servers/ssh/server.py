@@ -1,0 +1,126 @@
+"""Serves one ssh client, which is at the other end of this process's standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import asyncssh
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.actor import acting_as
+from sandbox_console.servers.ssh import commands, shells
+from sandbox_console.servers.ssh.commands import Process, note
+from sandbox_console.servers.ssh.guest import Guest
+from sandbox_console.servers.ssh.keys import KeyFolder, private
+from sandbox_console.version import __version__
+
+LOGIN_S = 30
+"""How long the client may take to log in. It has the key, so it needs no person for that."""
+
+OWN_FAILURE = 125
+"""The exit code for failures of the console itself, as with ``exec``. ssh's own failures are 255."""
+
+asyncssh.set_log_level("CRITICAL")  # its warnings would go to the user's terminal; failures are raised
+
+
+class ClientRefused(ConsoleError):
+    """The program at the other end is no ssh client, or did not log in."""
+
+    code = "ssh_client"
+
+
+async def serve(guest: Guest, keys: KeyFolder, sock: socket.socket) -> None:
+    """Serve until the client leaves. Raises ClientRefused, ConfigError."""
+    sessions = _Sessions(guest)
+    host_key = asyncssh.import_private_key(private(keys.host_key))
+    user_key = asyncssh.import_private_key(private(keys.user_key)).convert_to_public()
+    actor = f"ssh:{guest.console.audit_log.actor.partition(':')[2] or guest.console.audit_log.actor}"
+    with acting_as(actor):
+        connection = await _connected(guest, sessions, host_key, user_key, sock)
+        try:
+            await connection.wait_closed()
+        finally:
+            connection.abort()
+            await sessions.end()
+
+
+async def _connected(
+    guest: Guest, sessions: _Sessions, host_key: asyncssh.SSHKey, user_key: asyncssh.SSHKey, sock: socket.socket
+) -> asyncssh.SSHServerConnection:
+    try:
+        return await asyncssh.run_server(
+            sock,
+            server_factory=lambda: _Server(guest, user_key),
+            server_host_keys=[host_key],
+            process_factory=sessions.serve,
+            server_version=f"sandbox-console-{__version__}",
+            encoding=None,
+            line_editor=False,
+            allow_scp=False,
+            agent_forwarding=False,
+            x11_forwarding=False,
+            gss_host=None,
+            password_auth=False,
+            kbdint_auth=False,
+            host_based_auth=False,
+            compression_algs=["none"],  # the pipe is on this machine
+            login_timeout=LOGIN_S,
+        )
+    except (OSError, asyncssh.Error, TimeoutError) as error:
+        why = str(error) or type(error).__name__
+        hint = "this is the ProxyCommand of: sandbox-console ssh-config"
+        raise ClientRefused(f"no ssh client logged in on standard input: {why}", hint=hint) from None
+
+
+class _Server(asyncssh.SSHServer):
+    """Who may log in: whoever has the key in the console's own folder, under any name."""
+
+    def __init__(self, guest: Guest, user_key: asyncssh.SSHKey) -> None:
+        self._guest, self._user_key = guest, user_key
+
+    def begin_auth(self, username: str) -> bool:
+        self._guest.log_in(username)
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - any user of the guest
+        return key.public_data == self._user_key.public_data
+
+
+class _Sessions:
+    """The sessions of one connection."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def serve(self, process: Process) -> None:
+        """Serve one session to its end, and report its failure to the client."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+        code = OWN_FAILURE
+        try:
+            code = await self._code(process)
+        except ConsoleError as error:
+            end = "\r\n" if process.term_type else "\n"
+            note(process, f"error: {error.message}", end=end)
+            if error.hint:
+                note(process, f"hint: {error.hint}", end=end)
+        finally:
+            process.exit(code)
+
+    async def _code(self, process: Process) -> int:
+        if process.subsystem:
+            note(process, f"error: the subsystem {process.subsystem!r} is not served")
+            return OWN_FAILURE
+        run = shells.run if process.term_type is not None else commands.run
+        return await run(self._guest, process)
+
+    async def end(self) -> None:
+        """Wait until all have ended, once the client is gone."""
+        await asyncio.gather(*self._open, return_exceptions=True)

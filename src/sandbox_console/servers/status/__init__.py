@@ -1,0 +1,1 @@
+"""The fleet for monitoring: `/metrics` for Prometheus, `/status.json` for scripts and `/status` for people."""
