@@ -119,7 +119,7 @@ class GuestFiles:
     async def _unpack(
         self, folder: str, missing: list[str], folder_mode: int, member: tarfile.TarInfo | None, data: bytes
     ) -> None:
-        uid, gid = _owner(await self._console.inspect(self._ref))
+        uid, gid = owner(await self._console.inspect(self._ref))
         members = [tarfile.TarInfo("/".join(missing[: depth + 1])) for depth in range(len(missing))]
         for one in members:
             one.type, one.mode = tarfile.DIRTYPE, folder_mode
@@ -147,7 +147,7 @@ def absolute(path: str) -> str:
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
-def _owner(sandbox: Sandbox) -> tuple[int, int]:
+def owner(sandbox: Sandbox) -> tuple[int, int]:
     """The owner of new files: the sandbox's user if that is a number. With bubblewrap it is always that user."""
     user = next((fact.value for fact in sandbox.effective if fact.field == "user"), "")
     uid, _, gid = user.partition(":")

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.base import PassableTerminal, PassedShell, Terminal
+from sandbox_console.backends.common import remote_audit
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import (
     Action,
@@ -119,7 +120,10 @@ class Performer:
             backend, request.target, handed, operation.report, io, mask, injects, self._holds, acting() or
             self._audit_log.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
-        result = await carry_out(action, permit, call)
+        with remote_audit.noted() as ids:
+            result = await carry_out(action, permit, call)
+        if ids:
+            result = structs.replace(result, details={**result.details, "remote_audit_ids": ids})
         if isinstance(action, Exec):
             without = _without(_lacking(request.target, secrets))
             result = structs.replace(result, details={**result.details, **without})

@@ -36,6 +36,12 @@ class Guest:
         """Take the name that the client gave for the user in the sandbox."""
         self.user = None if name in (OWN_USER, "") else name
 
+    @property
+    def home(self) -> str:
+        """The folder in which commands start, from which a client's relative paths count."""
+        said = next((fact.value for fact in self.sandbox.effective if fact.field == "workdir"), "")
+        return said if said.startswith("/") else "/"
+
     async def shell(self) -> str:
         """The path of the shell that runs commands, looked for once. Raises Unsupported if the sandbox has none."""
         async with self._looking:  # a hundred channels may open at once

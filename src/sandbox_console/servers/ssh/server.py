@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
+from pathlib import Path
 
 import asyncssh
+from asyncssh.channel import SSHChannel
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.actor import acting_as
+from sandbox_console.model.text import clean
 from sandbox_console.servers.ssh import commands, shells
-from sandbox_console.servers.ssh.commands import Process, note
+from sandbox_console.servers.ssh.commands import LOST, Process, note
 from sandbox_console.servers.ssh.guest import Guest
 from sandbox_console.servers.ssh.keys import KeyFolder, private
+from sandbox_console.servers.ssh.sftp import SftpServer
 from sandbox_console.version import __version__
 
 LOGIN_S = 30
@@ -32,7 +37,7 @@ class ClientRefused(ConsoleError):
 
 async def serve(guest: Guest, keys: KeyFolder, sock: socket.socket) -> None:
     """Serve until the client leaves. Raises ClientRefused, ConfigError."""
-    sessions = _Sessions(guest)
+    sessions = _Sessions(guest, keys.path)
     host_key = asyncssh.import_private_key(private(keys.host_key))
     user_key = asyncssh.import_private_key(private(keys.user_key)).convert_to_public()
     actor = f"ssh:{guest.console.audit_log.actor.partition(':')[2] or guest.console.audit_log.actor}"
@@ -51,9 +56,9 @@ async def _connected(
     try:
         return await asyncssh.run_server(
             sock,
-            server_factory=lambda: _Server(guest, user_key),
+            server_factory=lambda: _Server(guest, sessions, user_key),
+            sftp_version=3,
             server_host_keys=[host_key],
-            process_factory=sessions.serve,
             server_version=f"sandbox-console-{__version__}",
             encoding=None,
             line_editor=False,
@@ -76,8 +81,8 @@ async def _connected(
 class _Server(asyncssh.SSHServer):
     """Who may log in: whoever has the key in the console's own folder, under any name."""
 
-    def __init__(self, guest: Guest, user_key: asyncssh.SSHKey) -> None:
-        self._guest, self._user_key = guest, user_key
+    def __init__(self, guest: Guest, sessions: _Sessions, user_key: asyncssh.SSHKey) -> None:
+        self._guest, self._sessions, self._user_key = guest, sessions, user_key
 
     def begin_auth(self, username: str) -> bool:
         self._guest.log_in(username)
@@ -89,12 +94,38 @@ class _Server(asyncssh.SSHServer):
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - any user of the guest
         return key.public_data == self._user_key.public_data
 
+    def session_requested(self) -> asyncssh.SSHServerProcess[bytes]:
+        return _Session(self._sessions)
+
+
+class _Session(asyncssh.SSHServerProcess[bytes]):
+    """One session, which knows whether its client has ended its input."""
+
+    def __init__(self, sessions: _Sessions) -> None:
+        super().__init__(sessions.serve, self._files, 3, allow_scp=False)
+        self._sessions, self._ended = sessions, False
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        super().connection_lost(exc)
+
+    def _files(self, channel: SSHChannel[bytes]) -> asyncssh.SFTPServer:
+        def say(text: str) -> None:
+            with suppress(*LOST):
+                channel.write(f"{clean(text)}\n".encode(), asyncssh.EXTENDED_DATA_STDERR)
+
+        return SftpServer(self._sessions.guest, channel, self._sessions.spool, lambda: self._ended, say)
+
 
 class _Sessions:
     """The sessions of one connection."""
 
-    def __init__(self, guest: Guest) -> None:
-        self._guest = guest
+    def __init__(self, guest: Guest, spool: Path) -> None:
+        self.guest, self.spool = guest, spool
         self._open: set[asyncio.Task[None]] = set()
 
     async def serve(self, process: Process) -> None:
@@ -119,7 +150,7 @@ class _Sessions:
             note(process, f"error: the subsystem {process.subsystem!r} is not served")
             return OWN_FAILURE
         run = shells.run if process.term_type is not None else commands.run
-        return await run(self._guest, process)
+        return await run(self.guest, process)
 
     async def end(self) -> None:
         """Wait until all have ended, once the client is gone."""
