@@ -23,7 +23,7 @@ from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.known_names import KnownNames
 from sandbox_console.service.reads.leaks import fingerprint_key
 from sandbox_console.service.reads.retained_logs import Retained
-from sandbox_console.service.sessions.shell_records import ShellRecords
+from sandbox_console.service.sessions.shell_records import ShellRecord, ShellRecords
 from sandbox_console.service.templates import Templates
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.tui.fleet.saved_columns import ColumnChoice
@@ -111,7 +111,7 @@ def record(home: Path) -> object:
     (home / "shells").chmod(0o700)
     for held in ShellRecords(home / "shells").lost():
         try:
-            return held.read()
+            return held.read(ShellRecord)
         except (OSError, ValueError):
             held.set_aside("it is no record of a shell")
     return None
