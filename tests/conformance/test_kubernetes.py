@@ -12,6 +12,8 @@ from sandbox_console.backends.kubernetes.scope import Scope
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
+OPEN = "the network of the test cluster enforces no NetworkPolicy, though the test says that it does"
+NO_END = "Kubernetes tells no event when a container ends: it is in the state of its Pod"
 pytestmark = [requires("kubernetes")]
 
 
@@ -22,7 +24,13 @@ def space():
 
 
 class TestKubernetes(BackendConformance):
-    known_gaps = {}  # noqa: RUF012 - a constant of the class
+    known_gaps = {  # noqa: RUF012 - a constant of the class
+        "test_a_neighbour_is_out_of_reach": OPEN,
+        "test_no_network_but_the_loopback": "a Pod has an address; a NetworkPolicy decides what it reaches",
+        "test_a_missing_image_leaves_nothing": "a node pulls the image at the start, and the sandbox is then failed",
+        "test_a_life_is_told_in_order": NO_END,
+        "test_following_tells_what_comes": NO_END,
+    }
 
     @pytest.fixture
     def another(self, space, tmp_path):

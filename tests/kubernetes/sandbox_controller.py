@@ -84,7 +84,10 @@ async def main() -> None:
         v1, boxes = client.CoreV1Api(api), client.CustomObjectsApi(api)
         while True:
             try:
-                await step(v1, boxes, sys.argv[1])
+                async with asyncio.timeout(5):
+                    await step(v1, boxes, sys.argv[1])
+            except TimeoutError:
+                sys.stderr.write("no answer in 5 s\n")
             except client.ApiException as error:
                 if error.status not in (404, 409):
                     sys.stderr.write(f"{error.status} {error.reason}\n")

@@ -15,6 +15,7 @@ from sandbox_console.model.spec import SandboxSpec
 
 BOXES = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes"
 PODS = "/api/v1/namespaces/default/pods"
+RUNTIME = "/apis/node.k8s.io/v1/runtimeclasses/gvisor"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 WHOLE = SandboxSpec(
     "web", image="py:3", command=("python3", "-c", "print(1)"), env={"A": "$(B) c", "T": "secretKeyRef:github/token"},
@@ -60,6 +61,8 @@ def test_a_spec_becomes_a_suspended_sandbox_without_rights():
         ("name", SandboxSpec("a" * 64, image="a")),
         ("image", SandboxSpec("web")),
         ("user", SandboxSpec("web", image="a", user="nobody")),
+        ("egress", SandboxSpec("web", image="a", egress=("a.example",))),
+        ("secrets", SandboxSpec("web", image="a", secrets=("TOKEN",))),
         ("env", SandboxSpec("web", image="a", env={"T": "secretKeyRef:github"})),
     ],
 )
@@ -70,7 +73,18 @@ async def test_what_kubernetes_does_not_take_is_told_by_field(make, permit, fiel
         await backend.create(await permit("create"), spec, (), print)
 
 
+async def test_nothing_is_created_where_no_network_policy_is_enforced_or_the_runtime_is_missing(make, server, permit):
+    backend = await make()
+    with pytest.raises(Unsupported, match="network_policy = true"):
+        await backend.create(await permit("create"), WHOLE, (), print)
+    enforced = await make(network_policy=True)
+    with pytest.raises(InvalidSpec, match="no RuntimeClass 'gvisor'"):
+        await enforced.create(await permit("create"), WHOLE, (), print)
+    assert all(path.endswith("reviews") for _, path, _ in server.changes)
+
+
 async def test_create_makes_a_sandbox_and_its_network_policy_and_tells_the_audit_ids(make, server, permit):
+    server.answers[RUNTIME] = {}
     backend = await make(network_policy=True)
     server.changes.clear()
     with noted() as ids:
@@ -82,6 +96,7 @@ async def test_create_makes_a_sandbox_and_its_network_policy_and_tells_the_audit
 
 
 async def test_a_create_that_fails_leaves_nothing_and_a_taken_name_is_a_conflict(make, server, permit):
+    server.answers[RUNTIME] = {}
     backend = await make(network_policy=True)
     server.refused = {POLICIES: 403}
     with pytest.raises(Exception, match="networkpolicies"):

@@ -15,6 +15,7 @@ from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.kubernetes import access, connect, diagnosis, events, files, logs, manifests, raw, watch
 from sandbox_console.backends.kubernetes.access import Right
 from sandbox_console.backends.kubernetes.capabilities import RIGHTS, capabilities
+from sandbox_console.backends.kubernetes.causes import seconds
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.commands import Guest, guest
 from sandbox_console.backends.kubernetes.failures import Forbidden, Unusable
@@ -111,8 +112,10 @@ class KubernetesBackend(Refusing):
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[GuestEvent, None]:
         place = await self._finder.place(ref)
-        uids = [one.metadata.uid for one in (place.box, place.pod) if one is not None]
-        found = events.guest_events(self._cluster, place.meta.namespace, uids, since=since, follow=follow)
+        field = f"uid={ref.id}" if place.box is None else f"name={place.meta.name}"
+        made = seconds(place.meta.creation_timestamp)  # an earlier one may have had its name
+        since = max(since or 0.0, made or 0.0)
+        found = events.guest_events(self._cluster, place.meta.namespace, [field], since=since, follow=follow)
         async with aclosing(found) as told:
             async for event in told:
                 yield event
@@ -130,6 +133,8 @@ class KubernetesBackend(Refusing):
         need(permit)
         if problems := manifests.problems(spec):
             raise InvalidSpec(problems)
+        if not self._cluster.scope.network_policy:
+            raise self._cannot(Capability.EGRESS_NONE)
         installation = await asyncio.to_thread(self._installation.made)
         self._finder.inventory.ours = installation
         return await self._lifecycle.create(spec, installation, self.host)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -15,9 +16,10 @@ from sandbox_console.backends.kubernetes import annotations as own
 from sandbox_console.backends.kubernetes import manifests, objects
 from sandbox_console.backends.kubernetes.causes import judge
 from sandbox_console.backends.kubernetes.cluster import MERGE, Cluster
+from sandbox_console.backends.kubernetes.failures import Forbidden
 from sandbox_console.backends.kubernetes.finder import Finder
 from sandbox_console.backends.kubernetes.inventory import Place
-from sandbox_console.errors import BackendError, Conflict, NotFound, TimedOut, Unsupported
+from sandbox_console.errors import BackendError, Conflict, InvalidSpec, NotFound, TimedOut, Unsupported
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -45,6 +47,7 @@ class Lifecycle:
         """Make a Sandbox that is suspended, and its NetworkPolicy. Raises Conflict if the name is taken."""
         namespace = self._cluster.namespace
         path = await self._cluster.boxes(namespace=namespace)
+        await self._check_runtime(spec.runtime)
         try:
             what = f"create {_BOXES} {namespace}/{spec.name}"
             made = await self._send("POST", path, what, manifests.box(spec, installation))
@@ -61,6 +64,19 @@ class Lifecycle:
             await run_to_completion(self._delete(Place(box, None)))
             raise
         return ref
+
+    async def _check_runtime(self, name: str | None) -> None:
+        """Raise InvalidSpec for a RuntimeClass that there is not: no Pod would ever be made."""
+        if not name:
+            return
+        await self._cluster.core("pods")  # logs in
+        path = f"/apis/node.k8s.io/v1/runtimeclasses/{quote(name, safe='')}"
+        try:
+            await self._cluster.call("GET", path, f"get runtimeclasses.node.k8s.io {name}")
+        except NotFound:
+            raise InvalidSpec({"runtime": f"the cluster has no RuntimeClass {name!r}"}) from None
+        except Forbidden:  # the Pod will tell
+            return
 
     async def start(self, ref: SandboxRef) -> None:
         """Resume a Sandbox, and wait until it runs or cannot. One whose command has ended gets a new Pod."""

@@ -36,6 +36,8 @@ def problems(spec: SandboxSpec) -> dict[str, str]:
         "image": "" if spec.image else "an image is needed",
         "user": "" if not spec.user or _USER.fullmatch(spec.user) else "Kubernetes takes a number, or UID:GID",
         "env": _env_problem(spec.env),
+        "egress": "a NetworkPolicy knows addresses, not the names of hosts" if spec.egress else "",
+        "secrets": f"values are not sent to a cluster; write env NAME={SECRET_REF}SECRET/KEY" if spec.secrets else "",
     }
     return {field: text for field, text in found.items() if text}
 
