@@ -11,7 +11,7 @@ export TEXTUAL_ANIMATIONS = none
 # Without bytecode each of the thousands of programs that the tests start compiles the package: 1.0 s of CPU, not 0.5.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-microvm conformance check bench screenshots lock clean
+.PHONY: help demo test test-slow test-microvm test-k8s conformance check bench screenshots lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,10 @@ test-slow: ## the tests that take minutes
 test-microvm: ## real microVMs: here where KVM works, else in an emulated machine (under 20 minutes)
 	@scripts/setup microvm
 	$(BIN)/python -m tests.support.microvm.suite $(PYTEST_ARGS)
+
+test-k8s: ## a real Kubernetes of one node, built from Debian's source once (3 to 6 minutes), and the tests on it; exits with 75 if it cannot be set up
+	@scripts/setup test
+	REQUIRE=kubernetes tests/kubernetes/cluster/run $(BIN)/python -m pytest -q --tb=short tests/kubernetes/test_cluster.py tests/conformance/test_kubernetes.py $(PYTEST_ARGS)
 
 conformance: ## every backend here asked every check again, and the table of docs/backends.md written of it
 	@scripts/setup test

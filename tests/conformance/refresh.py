@@ -1,7 +1,7 @@
 """Asks each backend every check again and writes what docs/backends.md tells of it: ``make conformance``.
 
-``python -m tests.conformance.refresh [-k EXPRESSION] [bubblewrap|docker|podman|microsandbox]...``; without a name the first three,
-which are everywhere. About five minutes; microsandbox is asked in its machine, which takes longer. With ``-k``, as pytest has
+``python -m tests.conformance.refresh [-k EXPRESSION] [bubblewrap|docker|podman|kubernetes|microsandbox]...``; without a name the first three,
+which are everywhere. About five minutes; microsandbox is asked in its machine, which takes longer; kubernetes below tests/kubernetes/cluster/run. With ``-k``, as pytest has
 it, the checks that it names are asked and the others' stored results stay. A run that fails stores nothing.
 """
 
@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 EVERYWHERE = ("bubblewrap", "docker", "podman")
 COMMANDS = {
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in EVERYWHERE},
+    "kubernetes": ("-m", "pytest", "-q", "--tb=native", "tests/conformance/test_kubernetes.py"),
     "microsandbox": ("-m", "tests.support.microvm.suite", "tests/conformance/test_microsandbox.py"),
 }
 

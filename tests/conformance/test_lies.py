@@ -324,7 +324,7 @@ async def test_one_that_keeps_no_record_is_caught(rig: Rig, monkeypatch, impatie
             yield one
 
     monkeypatch.setattr(rig.backend, "egress_records", none)
-    await caught(Allowlist.test_what_is_refused_is_on_record, rig, "nobody tells")
+    await caught(Allowlist.test_what_is_refused_is_on_record, rig, "the refusal of a host is not reported")
 
 
 # -- a disclaimer

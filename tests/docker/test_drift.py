@@ -144,6 +144,22 @@ async def test_a_network_that_another_tool_gave_it_is_taken_away_again(console, 
     assert "eth0" not in docker(engine, "exec", box.id, "ls", "/sys/class/net")
 
 
+async def test_a_restart_policy_from_outside_is_taken_away_again(console, box, engine):
+    """A sandbox that the engine starts again would outlive its limit of time."""
+    assert "restart_policy" not in await rows(console, box)
+    waiting = asyncio.create_task(seen(console, box, "restart_policy"))
+    await asyncio.sleep(0.5)
+    docker(engine, "update", "--restart", "on-failure:3", box.id)
+    found = await waiting
+    row = (await rows(console, box))["restart_policy"]
+    assert (row.asked, row.found, row.by) == ("no", "on-failure:3", "outside the console")
+    assert drift.adopt(found).left == {"restart_policy": "a spec cannot ask for it: on-failure:3"}
+    await console.perform(drift.reapply(found).action).result()
+    assert docker(engine, "inspect", "--format", "{{.HostConfig.RestartPolicy.Name}}", box.id) == "no"
+    assert await rows(console, box) == {}
+    assert (await console.inspect(box)).found["memory_mib"] == 64
+
+
 async def test_one_that_another_tool_made_has_no_drift(console, engine, unique):
     other = docker(engine, "run", "-d", "--name", unique(), IMAGE, "sleep", "100")
     try:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import io
 import json
 import os
+import tarfile
 
 import pytest
 from tests.support.engine import IMAGE, SHELLLESS
@@ -14,6 +17,7 @@ from tests.support.require import requires
 
 from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.backends.docker.gateways import Options
+from sandbox_console.backends.docker.image_platforms import listed
 from sandbox_console.backends.docker.images import layer_sizes
 from sandbox_console.backends.docker.reference import Reference
 from sandbox_console.errors import BackendError, Conflict, NotFound, UsageError
@@ -98,6 +102,49 @@ async def test_images_are_listed_with_what_uses_them(backend, make, unique):
     assert found.size_bytes > 1_000_000
     assert found.created_at
     assert found.id.startswith("sha256:")
+
+
+def image_of(name, processor):
+    """An archive of an image with one empty file, for another processor."""
+    layer = packed({"file": b""})
+    config = {"architecture": processor, "os": "linux", "config": {},
+              "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}}  # fmt: skip
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    told = {"config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}
+    return packed({**told, "layer.tar": layer})
+
+
+def packed(files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+async def test_images_say_for_which_platform_they_are(backend, engine, permit, unique):
+    own = engine.docker("version", "--format", "{{.Server.Os}}/{{.Server.Arch}}")
+    found = await named(backend, IMAGE)
+    assert (found.platforms, found.emulated) == ((own,), False)
+    other = f"{unique()}:1"
+    await backend.load_image(await permit("load-image"), chunks(image_of(other, "s390x")))
+    try:
+        found = await named(backend, other)
+        assert (found.platforms, found.emulated) == (("linux/s390x",), True)
+    finally:
+        engine.docker("rmi", "-f", other)
+
+
+def test_the_platforms_of_a_newer_list_are_those_whose_layers_are_here():
+    def manifest(processor, *, here=True, kind="image"):
+        return {"Kind": kind, "Available": here, "ImageData": {"Platform": {"os": "linux", "architecture": processor}}}
+
+    row = {"Manifests": [manifest("amd64"), manifest("arm64"), manifest("s390x", here=False),
+                         manifest("unknown", kind="attestation")]}  # fmt: skip
+    assert listed(row) == ("linux/amd64", "linux/arm64")
+    assert listed({}) == ()
 
 
 async def test_an_image_is_saved_removed_and_loaded(backend, permit, built, unique):

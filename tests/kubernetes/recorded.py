@@ -37,6 +37,8 @@ class Server:
         self.speaks = ("v4.channel.k8s.io",)
         self.received: list[bytes] = []
         self.log = b""
+        self.changes: list[tuple[str, str, dict]] = []
+        self.refused: dict[str, int] = {}
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(f"{request.method} {request.path_qs}")
@@ -53,6 +55,8 @@ class Server:
                 "code": 403,
             }
             return web.json_response(text, status=403)
+        if request.method in ("POST", "PATCH", "DELETE"):
+            return await self._change(request)
         if request.headers.get("Upgrade") == "websocket":
             return await self._socket(request)
         if request.path.endswith("/log"):
@@ -66,6 +70,16 @@ class Server:
         if request.query.get("labelSelector"):
             found = {**found, "items": [one for one in found["items"] if _fits(one, request.query["labelSelector"])]}
         return web.json_response(found, headers={"Audit-Id": "5c3f-recorded"})
+
+    async def _change(self, request: web.Request) -> web.StreamResponse:
+        """Notes a change, and answers it with the recorded object of its path."""
+        body = await request.json()
+        self.changes.append((request.method, request.path, body))
+        if (status := self.refused.get(request.path)) is not None:
+            return web.json_response({"kind": "Status", "message": "refused", "code": status}, status=status)
+        made = self.answers.get(request.path) if request.method == "PATCH" else None
+        answer = made or {**body, "metadata": {**body.get("metadata", {}), "uid": "made-1", "namespace": "default"}}
+        return web.json_response(answer, headers={"Audit-Id": f"audit-{len(self.changes)}"})
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         """Sends the recorded frames; before the last one, which is the status, it waits for what stdin gives."""

@@ -61,6 +61,14 @@ def test_a_pod_whose_node_is_silent_is_lost():
     assert found.detail.startswith("node lost: node1 does not answer")
 
 
+def test_one_whose_time_is_over_is_told_though_the_kubelet_tells_no_end_of_its_container():
+    found = row(recording("deadline"))
+    judged = verdict(found, ())
+    assert (found.status, found.finished_at - found.started_at) == (Status.EXITED, 4.0)
+    assert judged is not None
+    assert judged.headline == "it ran longer than its limit"
+
+
 @pytest.mark.parametrize(
     ("reason", "why"),
     [

@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 from tests.support.engine import IMAGE, docker_engine
+from tests.support.podman import podman_engine
 from tests.support.require import missing
 
 from sandbox_console import Console, SandboxHandle, SandboxSpec, Secret, open_console
 
-__all__ = ["docker_engine"]
+__all__ = ["docker_engine", "podman_engine"]
 
 _numbers = itertools.count()
-IMAGES = {"bubblewrap": "host", "docker": IMAGE}
+IMAGES = {"bubblewrap": "host", "docker": IMAGE, "podman": IMAGE}
+ENGINES = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST"}
+EVERY = tuple(IMAGES)
+"""What the adapters are tried on; the rest of the Python API is the same code on an engine of Podman's."""
 CANARY = "canary-value-of-a-secret"
 
 
@@ -27,10 +31,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(params=["bubblewrap", "docker"])
 def backend(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    return chosen(request, monkeypatch)
+
+
+def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The backend of a fixture's parameter, with an engine of our own."""
     if reason := missing(request.param):
         pytest.skip(reason)
-    if request.param == "docker":
-        monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("docker_engine").url)
+    if variable := ENGINES.get(request.param):
+        monkeypatch.setenv(variable, request.getfixturevalue(f"{request.param}_engine").url)
     return request.param
 
 

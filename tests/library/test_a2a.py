@@ -12,17 +12,23 @@ import pytest
 from a2a_pack import A2AAgent, NoAuth, RunContext, skill
 from a2a_pack import sandbox as contract
 from tests.egress import image
-from tests.library.conftest import CANARY
+from tests.library.conftest import CANARY, EVERY, chosen
 
 from sandbox_console import Conflict, Console, Denied, InvalidSpec, NotFound, Unsupported, UsageError, open_console
 from sandbox_console.adapters.a2a import OWNER, SandboxClient, SandboxHandle, SandboxUnavailable
 from sandbox_console.model.audit import AuditQuery
+from sandbox_console.testing.fake_backend import FakeBackend
+
+
+@pytest.fixture(params=EVERY)
+def backend(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    return chosen(request, monkeypatch)
 
 
 @pytest.fixture
 def images(backend: str, request: pytest.FixtureRequest) -> dict[str, str]:
-    if backend == "docker":
-        engine = request.getfixturevalue("docker_engine")
+    if backend != "bubblewrap":
+        engine = request.getfixturevalue(f"{backend}_engine")
         engine.docker("import", "-c", 'CMD ["/bin/sh"]', "-", image.NAME, stdin=image.tree())
         return {"python:*": image.NAME}
     return {"python:*": "host"}
@@ -134,7 +140,7 @@ async def test_egress_is_its_own_and_the_policy_holds(client, backend) -> None:
     done = await client.run_shell("wc -l < /proc/net/route; ls /sys/class/net")
     assert done.stdout.split() in (["1", "lo"], ["1"]), done
     spec = contract.SandboxSpec("out", memory_mib=64, egress=("api.example.com",))
-    if backend == "docker":
+    if backend != "bubblewrap":
         with pytest.raises(Unsupported, match="egress"):
             await client.create(spec)
         return
@@ -165,6 +171,21 @@ async def test_a_read_only_console_makes_nothing(backend, images) -> None:
     async with open_console(backend=backend, read_only=True) as console:
         with pytest.raises(Denied):
             await SandboxClient(console, images=images).run_shell("true")
+
+
+async def test_on_a_backend_that_does_not_answer_nothing_is_missing_and_nothing_removed(home) -> None:
+    fake, other = FakeBackend(), FakeBackend(name="other")
+    async with open_console(backends=[fake, other]) as console:
+        client = SandboxClient(console)
+        await client.create(contract.SandboxSpec("kept"))
+        await fake.die("the engine was stopped")
+        for call in (client.list(), client.get("kept"), client.remove("kept"), client.get("never-made")):
+            with pytest.raises(SandboxUnavailable, match="fake"):
+                await call
+        await fake.revive()
+        assert await client.list() == ["kept"]
+        await client.remove("kept")
+        assert not fake.sandboxes
 
 
 async def test_without_a_runtime_it_is_unavailable(home, monkeypatch) -> None:

@@ -7,11 +7,12 @@ OpenCodeSessionFactory.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 from uuid import uuid4
 
 import pytest
-from tests.library.conftest import IMAGES
+from tests.library.conftest import EVERY, IMAGES, chosen
 
 from sandbox_console import NotFound, sync
 from sandbox_console.adapters import openenv
@@ -75,6 +76,11 @@ class Harness:
             return done.stdout
         finally:
             box.kill()
+
+
+@pytest.fixture(params=EVERY)
+def backend(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    return chosen(request, monkeypatch)
 
 
 @pytest.fixture

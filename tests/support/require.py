@@ -72,6 +72,13 @@ def _machine() -> str:
     return f"not installed: {', '.join(lacking)}" if lacking else ""
 
 
+def _kubernetes() -> str:
+    """A cluster takes minutes to build, so not for every run of the tests."""
+    if "kubernetes" not in os.environ.get("REQUIRE", "").split(","):
+        return "make test-k8s sets one up"
+    return "" if os.environ.get("KUBECONFIG") else "KUBECONFIG names no cluster: make test-k8s starts one"
+
+
 def share_cache() -> Path:
     """Where the tests keep textual-web's environment: outside the repository, so that a second run is quick."""
     folder = Path(f"/var/tmp/sandbox-console-tests-share-{os.geteuid()}")
@@ -146,6 +153,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "sshd": _sshd,
     "strace": _strace,
     "nginx": _nginx,
+    "kubernetes": _kubernetes,
     "openenv": _openenv,
     "machine": _machine,
     "mcp-inspector": _mcp_inspector,

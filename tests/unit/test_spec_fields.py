@@ -34,15 +34,15 @@ ROUNDS = int(os.environ.get("SPECS", "200"))
 ROOT = Path(__file__).parents[2]
 VALIDATOR = Draft202012Validator(spec_schema())
 
-# ␊ stands for a break of a line in the form: one that is typed is a break, so a new spec has none of it.
+# ⏎ stands for a break of a line in the form: one that is typed is a break, so a new spec has none of it.
 line = st.text(
-    st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="␊") | st.sampled_from(" '\"$=\\"),
+    st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="⏎") | st.sampled_from(" '\"$=\\"),
     max_size=12,
 )
 key = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 path = st.from_regex(r"/[a-z0-9]{1,8}(/[a-z0-9 ._-]{0,8}[a-z])?", fullmatch=True)
 host = st.from_regex(r"(\*\.)?[a-z]{1,8}\.[a-z]{2,5}(:[1-9][0-9]{0,3})?", fullmatch=True)
-word = st.text(st.characters(codec="utf-8", exclude_characters="\0\r␊"), min_size=1, max_size=12)
+word = st.text(st.characters(codec="utf-8", exclude_characters="\0\r⏎"), min_size=1, max_size=12)
 specs = st.builds(
     SandboxSpec,
     name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True),

@@ -27,6 +27,7 @@ from sandbox_console.library import Console, ExecResult
 from sandbox_console.library import SandboxHandle as Box
 from sandbox_console.model import spec as ours
 from sandbox_console.model.log import LogRecord
+from sandbox_console.model.sandbox import HealthState, Sandbox
 
 try:
     from a2a_pack import sandbox as contract
@@ -127,34 +128,39 @@ class SandboxClient(contract.SandboxClient):  # type: ignore[misc] # a2a_pack ha
         return SandboxHandle(box, self._timeout_s)
 
     async def get(self, name: str) -> SandboxHandle:
-        """A sandbox of this owner. Raises NotFound, SandboxUnavailable."""
+        """A sandbox of this owner. Raises NotFound; SandboxUnavailable if a backend does not answer."""
         return SandboxHandle(await self._found(name), self._timeout_s)
 
     async def list(self) -> list[str]:
         """The names of this owner's sandboxes. Raises SandboxUnavailable if a backend does not answer."""
-        rows, health = await self._console.list(self._backend)
-        if silent := [
-            backend_health.reason
-            for backend_health in health
-            if not backend_health.ok and backend_health.state == "unreachable"
-        ]:
-            raise SandboxUnavailable(silent[0])
-        return sorted(row.name for row in rows if row.labels.get(OWNER) == self._owner)
+        rows, silent = await self._rows()
+        if silent is not None:
+            raise silent
+        return sorted(row.name for row in rows)
 
     async def remove(self, name: str) -> None:
-        """Remove a sandbox of this owner, running or not. Does nothing if there is none."""
+        """Remove a sandbox of this owner, running or not. Does nothing if there is none. Raises SandboxUnavailable."""
         with suppress(NotFound):
             await (await self._found(name)).remove(force=True)
 
     async def _found(self, name: str) -> Box:
+        rows, silent = await self._rows()
+        for row in rows:
+            if row.name == name and row.managed:
+                return await self._console.sandbox(row.ref)
+        if silent is not None:  # it may be there
+            raise silent
+        raise NotFound(f"{self._owner} has no sandbox {name!r}", hint="await client.list()")
+
+    async def _rows(self) -> tuple[Sequence[Sandbox], SandboxUnavailable | None]:
+        """The owner's sandboxes, and the error of a backend that should answer and does not."""
         try:
-            rows, _ = await self._console.list(self._backend)
+            rows, healths = await self._console.list(self._backend.partition("/")[0])
         except _NO_RUNTIME as error:
             raise SandboxUnavailable(_words(error)) from error
-        for row in rows:
-            if row.name == name and row.labels.get(OWNER) == self._owner and row.managed:
-                return await self._console.sandbox(row.ref)
-        raise NotFound(f"{self._owner} has no sandbox {name!r}", hint="await client.list()")
+        silent = next((one for one in healths if one.state == HealthState.UNREACHABLE), None)
+        own = [row for row in rows if row.labels.get(OWNER) == self._owner]
+        return own, silent and SandboxUnavailable(f"{silent.backend} does not answer: {silent.reason}")
 
     def _translated(self, spec: contract.SandboxSpec) -> ours.SandboxSpec:
         return ours.SandboxSpec(

@@ -132,10 +132,13 @@ class Adopts(Protocol):
 
 @runtime_checkable
 class Rejoins(Protocol):
-    """Needs no capability: a backend whose sandboxes other tools can put on other networks."""
+    """Needs no capability: a backend whose sandboxes other tools can put on other networks, or let restart."""
 
     async def rejoin(self, permit: Permit, ref: SandboxRef) -> None:
-        """Put a sandbox back on the network that it was created in, and on no other. Raises NotFound, BackendError."""
+        """Put a sandbox back on the network that it was created in, and on no other, and let it not restart by itself.
+
+        Raises NotFound, BackendError.
+        """
         ...
 
 

@@ -24,7 +24,7 @@ from sandbox_console.model.image import Image, Prunable
 from sandbox_console.model.log import Stream
 from sandbox_console.service import ActionResult, Console, ExecIO, Operation
 
-_HEAD = ("NAME", "ID", "SIZE", "AGE", "USED BY", "BACKEND")
+_HEAD = ("NAME", "ID", "SIZE", "AGE", "PLATFORM", "USED BY", "BACKEND")
 _ID_SHOWN = 12
 _CHUNK = 256 * 1024
 
@@ -58,7 +58,8 @@ def _rows(image: Image, now: float) -> list[tuple[str, ...]]:
     """One row for each name of an image."""
     age = duration(None if image.created_at is None else now - image.created_at)
     used = "-" if image.used_by is None else str(image.used_by)
-    rest = (_short(image.id), size(image.size_bytes), age, used, f"{image.backend}/{image.host}")
+    platforms = ",".join(image.platforms) or "-"
+    rest = (_short(image.id), size(image.size_bytes), age, platforms, used, f"{image.backend}/{image.host}")
     return [(name, *rest) for name in image.names or ("(no name)",)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sandbox_console.cli.formatting import size
+from sandbox_console.model.drift import drifted
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service.reads.losses import Losses
 
@@ -38,6 +39,8 @@ def lines(lost: Losses, found: Sandbox, commits: str) -> Sequence[str]:
         told.append(f"  and {more} more: sandbox-console diff {found.name}")
     if found.status.live:
         told.append(f"ends: {_ends(lost)}")
+    if "egress" in drifted(found):
+        told.append("stays: egress as it was decided while it ran, with your changes (drift shows it)")
     if lost.files or lost.files_unknown:
         kept = f"cannot be committed here ({commits})" if commits else "--commit makes an image of it before"
         told.append(f"keep: {kept}; cp copies files out")

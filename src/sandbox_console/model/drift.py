@@ -16,9 +16,11 @@ from sandbox_console.model.spec_fields import BY_NAME, FIELDS
 FIXED = "it cannot change while the sandbox exists"
 _UNREPORTED = "this backend does not report it"
 NETWORK = "network"
-"""Not a field of a spec: how the networks of a sandbox differ from its own one; empty if they do not."""
-
+RESTART = "restart_policy"
 OWN_NETWORK = "its own"
+MADE: Mapping[str, str] = {NETWORK: OWN_NETWORK, RESTART: "no"}
+"""What is no field of a spec: how the console makes every sandbox. What is found of it is empty unless it differs."""
+
 _PLACES = ("workspace", "image")
 """Fields that drift when something on this machine is moved or removed, which the console cannot undo."""
 
@@ -27,7 +29,7 @@ _LIVE = ("name", "cpus", "memory_mib", "pids")
 
 
 class DriftState(StrEnum):
-    """Whether a field is as it was asked for."""
+    """Whether a field matches the spec."""
 
     SAME = "same"
     DRIFTED = "drifted"
@@ -54,7 +56,7 @@ class FieldDrift(Struct, frozen=True):
 
 
 def drifted(sandbox: Sandbox) -> tuple[str, ...]:
-    """The fields of a sandbox that are not as asked, as far as its backend reports them."""
+    """The fields of a sandbox that differ from its spec, as far as its backend reports them."""
     spec = sandbox.spec
     if spec is None or not sandbox.found:
         return ()
@@ -67,8 +69,9 @@ def compare(sandbox: Sandbox) -> list[FieldDrift]:
         return []
     effective = {fact.field: fact.value for fact in sandbox.effective}
     rows = [_compared(sandbox, sandbox.spec, field.name, effective.get(field.name, "")) for field in FIELDS]
-    if wrong := sandbox.found.get(NETWORK):
-        rows.append(FieldDrift(NETWORK, OWN_NETWORK, wrong, DriftState.DRIFTED))
+    for name, made in MADE.items():
+        if wrong := sandbox.found.get(name):
+            rows.append(FieldDrift(name, made, wrong, DriftState.DRIFTED))
     return [row for row in rows if row is not None]
 
 
@@ -130,7 +133,7 @@ def adopt(sandbox: Sandbox) -> DriftRepair:
 
 def _not_askable(sandbox: Sandbox, name: str, value: Any) -> str:
     """Why a spec cannot ask for what is found; empty if it can."""
-    if sandbox.spec is None or name in (NETWORK, *_PLACES) or (name == "egress" and isinstance(value, str)):
+    if sandbox.spec is None or name in (*MADE, *_PLACES) or (name == "egress" and isinstance(value, str)):
         return f"a spec cannot ask for it: {value}"
     try:
         _adopted(sandbox.spec, {name: value})

@@ -11,6 +11,9 @@ from msgspec import Struct
 class Image(Struct, frozen=True):
     """An image that a backend has. ``names`` are its tags; ``used_by`` counts the sandboxes made from it.
 
+    ``platforms`` are those of it that this host has, such as ``linux/arm64``, which may be fewer than its registry has;
+    empty if not known. ``emulated`` means that none of them is the host's own.
+
     ``needed`` says what the console itself needs the image for, if it does; a prune spares such an image.
     """
 
@@ -23,6 +26,8 @@ class Image(Struct, frozen=True):
     created_at: float | None = None
     used_by: int | None = None
     needed: str = ""
+    platforms: tuple[str, ...] = ()
+    emulated: bool = False
 
 
 class Prunable(Struct, frozen=True):

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from sandbox_console.backends.abilities import EndsLostShells
 from sandbox_console.backends.base import Backend, PassableTerminal, PassedShell, Terminal
+from sandbox_console.backends.common import remote_audit
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import (
     Action,
@@ -120,8 +121,11 @@ class Performer:
             backend, request.target, handed, operation.report, io, mask, injects, self._holds, acting() or
             self._audit_log.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
-        async with self._marked(request, permit, backend):
-            result = await carry_out(action, permit, call)
+        with remote_audit.noted() as ids:
+            async with self._marked(request, permit, backend):
+                result = await carry_out(action, permit, call)
+        if ids:
+            result = structs.replace(result, details={**result.details, "remote_audit_ids": ids})
         if isinstance(action, Exec):
             without = _without(_lacking(request.target, secrets))
             result = structs.replace(result, details={**result.details, **without})
@@ -161,6 +165,8 @@ class Performer:
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
             attaches = self._attach(request, action, permit) if action.attach else None
             opened.append(await (attaches or self._open(request, action, permit, secrets)))
+            if not action.attach:  # one that is attached to has what its opener had, whose holder masks it
+                opened[0].without = tuple(_lacking(request.target, secrets))
             return opened[0]
 
         try:
@@ -203,11 +209,9 @@ class Performer:
             await run_to_completion(self._lost.forget(shell_record))
             raise
         note_end = self._note_end(permit, request, shell_record)
-        session = ShellSession(
+        return ShellSession(
             action, permit.audit_id, terminal, self._vault.redactor, note_end, recorder, self._recordings
         )
-        session.without = tuple(_lacking(request.target, secrets))
-        return session
 
     async def _keep(
         self, request: Request, action: OpenShell, permit: Permit, terminal: Terminal, shell_record: HeldRecord | None,

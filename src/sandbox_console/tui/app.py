@@ -40,6 +40,7 @@ from sandbox_console.tui.state.messages import (
     CauseRequested,
     ChangesRequested,
     DraftRequested,
+    EditSeveralRequested,
     EgressRequested,
     FormRequested,
     FormSourceRequested,
@@ -176,6 +177,9 @@ class ConsoleApp(PageActions):
 
     def on_form_requested(self, message: FormRequested) -> None:
         self.run_worker(self.open_form(message.sandbox))
+
+    def on_edit_several_requested(self, message: EditSeveralRequested) -> None:
+        self.run_worker(self.open_form_of(message.sandboxes, message.hidden))
 
     def on_form_source_requested(self, _: FormSourceRequested) -> None:
         self.run_worker(self.open_form_from())

@@ -53,7 +53,7 @@ _TITLES = {
     "FilesPane": "In the files",
     "InspectPane": "In inspect",
     "CommandInput": "In the line of commands",
-    "FormScreen": "In the form",
+    "FormBase": "In the form",
     "ColumnsScreen": "In the columns",
     "ConfirmScreen": "In the question",
     "ChoiceScreen": "In the question",
@@ -91,6 +91,8 @@ _EDITING = {
     "undo": "Undo", "redo": "Redo",
 }  # fmt: skip
 """Descriptions of Textual's own editing keys, by action. Well-known ones such as arrows are left out."""
+_FOCUS = {"Focus Next": ("Next field", "Next part"), "Focus Previous": ("Field before", "Part before")}
+"""Descriptions of Tab by Textual's own: where there are fields, and on other screens."""
 _KEYS, _WHAT = 11, 20
 _ENDLESS = 10_000
 _MORE = (
@@ -135,6 +137,9 @@ def _laid_out(sections: Mapping[str, Mapping[str, Sequence[str]]], here: Sequenc
 
 def _told(node: DOMNode, binding: Binding) -> str:
     """Return what a key does, or an empty string if it is not listed, as for well-known editing keys."""
+    if binding.description in _FOCUS:
+        of_fields, elsewhere = _FOCUS[binding.description]
+        return of_fields if place_of(node) == _TITLES["FormBase"] else elsewhere
     if (binding.action, binding.description) not in _own(type(node)):
         return binding.description
     return "" if binding.key.startswith(_WITH_OTHERS) else _EDITING.get(binding.action, "")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.sandbox import BackendHealth, Sandbox
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import fixed_fields
 from sandbox_console.tui.app_parts import AppParts, LoggedMessage
@@ -47,6 +47,19 @@ class PageActions(AppParts):
                 return
         if self.screen is below:  # otherwise the user went elsewhere in the meantime
             self.push_screen(FormScreen(self.service, self.work, self.flows.consent, sandbox, fixed))
+
+    async def open_form_of(self, sandboxes: Sequence[Sandbox], hidden: Collection[SandboxRef]) -> None:
+        """Open the form of several sandboxes. ``hidden`` are those that the list does not show."""
+        from sandbox_console.tui.form.several_screen import SeveralScreen
+
+        below = self.screen
+        try:  # the list may lack the limits of another tool's
+            whole = [one if one.spec else await self.service.inspect(one.ref) for one in sandboxes]
+        except ConsoleError as error:
+            self.notify(error.message, title="edit", severity="error")
+            return
+        if self.screen is below:  # otherwise the user went elsewhere in the meantime
+            self.push_screen(SeveralScreen(self.service, whole, hidden))
 
     async def open_form_from(self) -> None:
         """Open the form of a new sandbox with what a template, a docker run line or a file says."""

@@ -17,6 +17,7 @@ from sandbox_console.web.logins import Login
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.process import AppProcess
 from sandbox_console.web.tickets import TerminalRequest
+from sandbox_console.web.visit_records import SESSION, VisitRecords
 
 ENDED = 4000
 TAKEN_OVER = 4001
@@ -110,8 +111,8 @@ class AppSession:
 class AppSessions:
     """Every running view of one server, with the limit on their number and the clock that ends them."""
 
-    def __init__(self, options: ServeOptions, say: Callable[[str], None]) -> None:
-        self._options = options
+    def __init__(self, options: ServeOptions, say: Callable[[str], None], records: VisitRecords) -> None:
+        self._options, self._records = options, records
         self._say = say
         self._views: dict[str, AppSession] = {}
         self._gone: dict[str, str] = {}
@@ -143,10 +144,12 @@ class AppSessions:
             view = AppSession(login, self._options, self.downloads)
             self._views[view.id] = view
             self._say(f"session opened for {login.actor}")
+            await self._records.begin(SESSION, view.id, login.actor, {"session": view.id[:8]})
         try:
             await view.attach(socket, order)
-        except OSError:
-            del self._views[view.id]
+        except OSError as error:
+            self._views.pop(view.id, None)
+            await self._records.end(view.id, f"the app cannot be started: {error}")
             raise
         return view
 
@@ -199,6 +202,7 @@ class AppSessions:
             del self._gone[next(iter(self._gone))]
         await view.close(IDLE, reason)
         await view.app.stop()
+        await self._records.end(view.id, reason)
         self._say(f"session of {view.login.actor} ended: {reason}")
         for line in view.app.stderr_lines():
             self._say(f"  {line}")

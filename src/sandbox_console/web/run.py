@@ -28,6 +28,7 @@ from sandbox_console.web.listening import Listening, listening
 from sandbox_console.web.logins import Logins, given_token
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.server import BrowserServer
+from sandbox_console.web.visit_records import visit_records
 
 CONNECTIONS = 64
 """The most connections of browsers that have not shown a login."""
@@ -55,9 +56,10 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
     guest_folders = known_ground(options.config)
     tls = server_tls(options, guest_folders)
     logins = Logins(given_token(options.token_file, ground=guest_folders), tokens=Tokens(find_paths().tokens))
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         held = stack.enter_context(listening(options, options.port))
-        server = BrowserServer(options, logins, held.authorities, say)
+        records = await stack.enter_async_context(visit_records(options.config, say, on=options.command is None))
+        server = BrowserServer(options, logins, held.authorities, say, records)
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
         async with accepting(app, held, tls, Connections(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)

@@ -12,6 +12,7 @@ from aiohttp import WSMsgType, web
 from textual_serve.server import Server
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.model.audit import Outcome
 from sandbox_console.web import websocket_messages
 from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
 from sandbox_console.web.checks import FOREIGN, PEER, SCHEME, Checks, add_headers, need_origin
@@ -20,6 +21,7 @@ from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToke
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
 from sandbox_console.web.tickets import TerminalRequest, Tickets
+from sandbox_console.web.visit_records import VisitRecords
 
 HEADER = "X-Sandbox-Console"
 """Pages of other origins cannot send this header without a preflight request, which is never allowed."""
@@ -35,15 +37,17 @@ class BrowserServer(Server):
     """Serves one Textual app to browsers that have logged in."""
 
     def __init__(
-        self, options: ServeOptions, logins: Logins, authorities: tuple[str, ...], say: Callable[[str], None]
-    ) -> None:
+        self, options: ServeOptions, logins: Logins, authorities: tuple[str, ...], say: Callable[[str], None],
+        records: VisitRecords,
+    ) -> None:  # fmt: skip
         super().__init__("sandbox-console", public_url=_public_url(options, authorities))
         self._options = options
         self._logins = logins
         self._authorities = authorities
         self._say = say
         self._tickets = Tickets()
-        self._views = AppSessions(options, say)
+        self._records = records
+        self._views = AppSessions(options, say, records)
         self._pages = read_pages()
         self.download_manager = self._views.downloads
 
@@ -121,7 +125,7 @@ class BrowserServer(Server):
         if request.headers.get(HEADER) != "login":
             raise web.HTTPForbidden(text=f"The header {HEADER} is needed.\n")
         body = await _json_body(request)
-        login = self._exchange(str(body.get("token", "")), request[PEER])
+        login = await self._exchange(str(body.get("token", "")), request[PEER])
         response = web.json_response({"key": login.key})
         response.set_cookie(
             self._logins.cookie_name,
@@ -201,7 +205,7 @@ class BrowserServer(Server):
         await response.write_eof()
         return response
 
-    def _exchange(self, token: str, peer: str) -> Login:
+    async def _exchange(self, token: str, peer: str) -> Login:
         try:
             login = self._logins.exchange(token, peer)
         except ConfigError as error:
@@ -213,9 +217,11 @@ class BrowserServer(Server):
             raise web.HTTPTooManyRequests(text="That token is not valid, as many before it.\n") from None
         except WrongToken:
             self._say(f"a wrong login token from {peer}")
+            await self._records.login(f"browser:@{peer}", Outcome.DENIED)
             text = "That token is not valid, or was used already. The server's terminal shows a new one."
             raise web.HTTPForbidden(text=f"{text}\n") from None
         self._say(f"logged in: {login.actor}")
+        await self._records.login(login.actor, Outcome.OK)
         if not self._logins.reusable:
             self._say(f"for another browser: {self.public_url}/#token={self._logins.token}")
         return login

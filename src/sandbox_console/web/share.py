@@ -12,17 +12,20 @@ import shutil
 import signal
 import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from sandbox_console.errors import ConsoleError, Denied, UsageError
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.text import clean
+from sandbox_console.service.gate.audit_log import current_actor
 from sandbox_console.web import textual_web
 from sandbox_console.web.environment import is_needed
 from sandbox_console.web.options import console_command
 from sandbox_console.web.process_group import process_group
+from sandbox_console.web.visit_records import SHARE, visit_records
 
 ENVIRONMENTS = ("prod", "local", "dev")
 """The relays that textual-web knows: its makers' public one, one at 127.0.0.1:8080, and its makers' for testing."""
@@ -85,16 +88,31 @@ async def _share(options: ShareOptions, say: Callable[[str], None]) -> None:
         config = write_config(folder, options)
         argv = [str(python), "-I", "-m", "textual_web.cli", "--config", str(config)]
         say(f"warning: {_NO_LOGIN}. Stop with Ctrl+C")
-        async with process_group(
-            [*argv, "--environment", options.environment],
-            env=relay_environment(os.environ),
-            cwd=folder,
-            stdout=PIPE,
-            stderr=STDOUT,
-        ) as process:
+        async with (
+            _recorded(options, say),
+            process_group(
+                [*argv, "--environment", options.environment],
+                env=relay_environment(os.environ),
+                cwd=folder,
+                stdout=PIPE,
+                stderr=STDOUT,
+            ) as process,
+        ):
             await _pass_on(process, say)
             code = await process.wait()
     raise ConsoleError(f"textual-web has ended by itself, with exit code {code}", hint="its last lines say why")
+
+
+@contextlib.asynccontextmanager
+async def _recorded(options: ShareOptions, say: Callable[[str], None]) -> AsyncIterator[None]:
+    """Record in the audit log that the console is shared, and that it no longer is."""
+    async with visit_records(options.config, say) as records:
+        body = {"relay": options.environment, "read_only": not options.read_write}
+        await records.begin(SHARE, SHARE, current_actor(), body)
+        try:
+            yield
+        finally:
+            await run_to_completion(records.end(SHARE, "it was stopped"))
 
 
 @contextlib.contextmanager

@@ -54,7 +54,7 @@ async def test_hosts_are_added_changed_and_removed_by_keys(run_app):
         await until(pilot, lambda: f"{before}.org" in entries(app))
         assert entries(app).index(f"{before}.org") == 0
         await pilot.press("ctrl+s")
-        assert "sandbox-console create" in form._command(form.body.read()[0])
+        assert "sandbox-console create" in form.written()[0]
 
 
 async def test_hosts_are_changed_and_removed_by_the_mouse(run_app):

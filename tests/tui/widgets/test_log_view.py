@@ -34,6 +34,15 @@ class Logs(App):
         yield LogPane()
 
 
+async def test_next_without_a_search_says_so_and_which_key_searches():
+    app = Logs()
+    async with app.run_test(size=(60, 12), notifications=True) as pilot:
+        app.query_one(LogView).focus()
+        await pilot.press("n")
+        await pilot.pause()
+        assert [one.message for one in app._notifications] == ["Nothing is being searched for. / searches."]
+
+
 @pytest.fixture
 async def logs():
     app = Logs()

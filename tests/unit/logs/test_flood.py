@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -133,3 +136,77 @@ async def test_a_file_that_a_killed_supervisor_only_began_hides_nothing(tmp_path
     (folder / "00000004.log").write_bytes(begun)
     last = [item async for batch in logs.read(tmp_path, LogQuery(tail=2), lambda: False) for item in batch]
     assert kept(last) == b"two\nthree\n"
+
+
+async def test_a_half_frame_of_a_killed_supervisor_does_not_hold_a_reader_for_ever(tmp_path):
+    folder = tmp_path / "logs"
+    segments.Writer(str(folder), 1 << 20, 4).write(segments.STDOUT, b"one\n")
+    with (folder / "00000001.log").open("ab") as file:
+        file.write(segments.FRAME.pack(1, segments.STDOUT, 100) + b"half")
+    segments.Writer(str(folder), 1 << 20, 4).write(segments.STDOUT, b"two\n")
+    reader = logs.Reader(folder, LogQuery())
+    reading = asyncio.create_task(asyncio.to_thread(reader.read))
+    try:
+        assert kept(await asyncio.wait_for(asyncio.shield(reading), 20)) == b"one\ntwo\n"
+    finally:
+        reader.close()
+
+
+class Flood:
+    """Numbered lines, as fast as a thread writes them, into files that hold about 40 of them."""
+
+    def __init__(self, folder, lines, *, endless=False):
+        self.lines, self.endless, self.written, self.told = lines, endless, 0, threading.Event()
+        self._writer = segments.Writer(str(folder / "logs"), 4096, 4)
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        while self.written < self.lines or (self.endless and not self.told.is_set()):
+            self.written += 1
+            self._writer.write(segments.STDOUT, b"%08d %s\n" % (self.written, b"x" * 90))
+
+    def live(self):
+        return self._thread.is_alive()
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.told.set()
+        self._thread.join()
+
+
+@pytest.mark.parametrize("tail", [None, 5])
+async def test_a_follower_of_a_fast_rotation_ends_with_the_sandbox_and_has_its_end(tmp_path, tail):
+    with Flood(tmp_path, 20_000) as flood:
+        query = LogQuery(follow=True, tail=tail)
+        async with asyncio.timeout(120):
+            items = [item async for batch in logs.read(tmp_path, query, flood.live) for item in batch]
+    numbers = [int(item.data[:8]) for item in items if isinstance(item, LogRecord)]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == 20_000
+    if tail is None:
+        assert len(numbers) + sum(item.lines for item in items if isinstance(item, LogGap)) == 20_000
+
+
+@pytest.mark.parametrize("query", [LogQuery(follow=True), LogQuery(follow=True, since=time.time() + 3600)])
+async def test_a_follower_of_a_flood_ends_when_it_is_told(tmp_path, query):
+    """Also one that skips everything, and therefore has nothing to return."""
+    threads = threading.active_count()
+    with Flood(tmp_path, 0, endless=True) as flood:
+        seen = asyncio.Event()
+
+        async def follow():
+            async for _ in logs.read(tmp_path, query, flood.live):
+                seen.set()
+
+        following = asyncio.create_task(follow())
+        while flood.written < 2000:
+            await asyncio.sleep(0.01)
+        following.cancel()
+        async with asyncio.timeout(60):
+            await asyncio.gather(following, return_exceptions=True)
+            await asyncio.get_running_loop().shutdown_default_executor()
+        assert flood.live()
+    assert threading.active_count() <= threads

@@ -38,6 +38,7 @@ class Reader:
         self._skip = 0
         self._open_lines = {stream: _Line() for stream in _STREAMS.values()}
         self._out: list[LogItem] = []
+        self._closed = False
         self.past = False  # the time given by ``until`` has passed
         if query.tail is not None:
             self._seek_tail(query.tail)
@@ -46,7 +47,7 @@ class Reader:
         """The next records, up to a batch; empty only at the current end, however many are skipped before."""
         self._out = []
         size = 0
-        while (size < _BATCH or not self._out) and not self.past:
+        while (size < _BATCH or not self._out) and not (self.past or self._closed):
             frame = self._frame()
             if frame is None:
                 break
@@ -63,7 +64,11 @@ class Reader:
         return self._out
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and end a read that goes on in a thread, as over a flood of which nothing is wanted."""
+        self._closed = True
+        self._shut()
+
+    def _shut(self) -> None:
         if self._file:
             self._file.close()
             self._file = None
@@ -74,17 +79,23 @@ class Reader:
         while True:
             if self._file is None and not self._next():
                 return None
-            assert self._file is not None  # noqa: S101 - _next opened it
-            offset = self._file.tell()
-            head = self._file.read(segments.FRAME.size)
-            if len(head) == segments.FRAME.size:
-                at_ns, kind, length = segments.FRAME.unpack(head)
-                data = self._file.read(length)
-                if len(data) == length:
-                    return at_ns, kind, data
-            self._file.seek(offset)  # the end, or an incomplete frame
+            if (frame := self._whole()) is not None:
+                return frame
             if not self._next():
                 return None
+
+    def _whole(self) -> tuple[int, int, bytes] | None:
+        """The next frame of the open file; None, at the same place, at its end or if the frame is incomplete."""
+        assert self._file is not None  # noqa: S101 - _next opened it
+        offset = self._file.tell()
+        head = self._file.read(segments.FRAME.size)
+        if len(head) == segments.FRAME.size:
+            at_ns, kind, length = segments.FRAME.unpack(head)
+            data = self._file.read(length)
+            if len(data) == length:
+                return at_ns, kind, data
+        self._file.seek(offset)
+        return None
 
     def _next(self) -> bool:
         """Go on to the next segment that exists; note what rotation removed."""
@@ -100,11 +111,10 @@ class Reader:
             file.close()
             self._number = later[0] if (abandoned := len(later) > 1) else self._number
             return abandoned and self._next()
-        if self._file and self._file.read(1):  # written after our last read: finish this file first
-            self._file.seek(-1, 1)
+        if self._follows():  # it was written after our last read: finish this file first
             file.close()
             return True
-        self.close()
+        self._shut()
         self._file = file
         before: int = segments.HEAD.unpack(head)[1]
         if later[0] != self._number + 1 and before > self._lines:
@@ -114,6 +124,15 @@ class Reader:
             self._gap("rotated away", before - self._lines if known else None)
         self._number, self._lines = later[0], before
         return True
+
+    def _follows(self) -> bool:
+        """Whether a whole frame follows. A half one, whose supervisor was killed as it wrote it, never gets whole."""
+        if self._file is None:
+            return False
+        offset = self._file.tell()
+        there = self._whole() is not None
+        self._file.seek(offset)
+        return there
 
     def _numbers(self) -> list[int]:
         try:

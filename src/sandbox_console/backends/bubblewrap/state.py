@@ -173,7 +173,7 @@ class Store:
         try:
             record.folder.rename(gone)
         except FileNotFoundError as error:
-            raise NotFound(f"{record.spec.name} is gone already") from error
+            raise NotFound(f"{record.spec.name} was already removed") from error
         shutil.rmtree(gone, ignore_errors=True)
 
 

@@ -72,8 +72,10 @@ class Folders:
     async def changed(self, timeout_s: float | None = None) -> set[str]:
         """Wait for a change; returns an empty set if the time runs out."""
         limits = [one for one in (timeout_s, self._poll_s if self._blind else None) if one is not None]
+        # wait_for(3.11) loses a cancellation that comes together with the event, as in a flood.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), min(limits) if limits else None)
+            async with asyncio.timeout(min(limits) if limits else None):
+                await self._wake.wait()
         self._wake.clear()
         dirty, self._dirty = self._dirty | self._blind, set()
         return dirty

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sandbox_console.backends.docker.labels import EGRESS
-from sandbox_console.model.drift import NETWORK
+from sandbox_console.model.drift import NETWORK, RESTART
 from sandbox_console.model.spec import SandboxSpec
 
 DEFAULT_PIDS = 256
@@ -37,6 +37,7 @@ def found(data: Mapping[str, Any], spec: SandboxSpec, rules: Any) -> dict[str, A
         "pids": spec.pids if pids == (spec.pids or DEFAULT_PIDS) else pids if pids > 0 else None,
         "egress": rules,
         NETWORK: wrong_network(data),
+        RESTART: restart_policy(data),
     } | _unenforced(memory, nano, pids, spec)
 
 
@@ -77,6 +78,16 @@ def wrong_network(data: Mapping[str, Any]) -> str:
     if own != "none" and own not in now:
         parts.insert(0, "cut off from its gateway")
     return ", ".join(parts)
+
+
+def restart_policy(data: Mapping[str, Any]) -> str:
+    """When the engine starts a container again that ended, as ``docker update`` writes it; empty for never.
+
+    With one, a sandbox would outlive its limit of time, and what ended it.
+    """
+    policy = data["HostConfig"].get("RestartPolicy") or {}
+    name, most = str(policy.get("Name") or "no"), policy.get("MaximumRetryCount") or 0
+    return "" if name == "no" else f"{name}:{most}" if most else name
 
 
 def _listed(word: str, names: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from msgspec import structs
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import translate
-from sandbox_console.backends.docker.drift import networks
+from sandbox_console.backends.docker.drift import networks, restart_policy
 from sandbox_console.backends.docker.egress import EgressAbilities
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.gateway_config import Gateway
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DriftAbilities(EgressAbilities):
-    """What was asked for beside what is; mixed into DockerBackend."""
+    """Compares the spec with what the engine has; mixed into DockerBackend."""
 
     _asked: RequestedSpecs
 
@@ -41,6 +41,9 @@ class DriftAbilities(EgressAbilities):
         engine, data = await self._engine(), await self._inspected(ref)
         own, now = networks(data)
         with about(described(ref.id)):
+            if restart_policy(data):
+                path = f"containers/{data['Id']}/update"
+                await engine.call("POST", path, body={"RestartPolicy": {"Name": "no"}})
             for name in sorted(now - {own}):
                 await engine.call("POST", f"networks/{name}/disconnect", body={"Container": data["Id"], "Force": False})
             if own not in now:

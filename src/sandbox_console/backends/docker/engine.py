@@ -35,6 +35,8 @@ class Engine:
         self.context = context
         self.backend = backend
         self.podman = False
+        self.image_platforms: dict[str, tuple[str, ...]] = {}
+        """By image id, which names one content and so one platform."""
         self.endpoint = endpoint
         # With aiohttp's default of 100 connections, list() hangs once 100 logs are followed.
         self._connector: aiohttp.BaseConnector = (

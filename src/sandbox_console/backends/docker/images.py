@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from sandbox_console.backends.docker.failures import Refused, refused
+from sandbox_console.backends.docker.image_platforms import LIST_PARAMS, own_platform, platforms
 from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.paths import image_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
@@ -33,12 +34,14 @@ NEEDED = "egress gateways are made from it"
 
 async def images(engine: Engine, gateway: str = "") -> list[Image]:
     """All images except the layers of builds, newest first. ``gateway`` is the name or id of the gateways' image."""
-    rows, containers = await asyncio.gather(
-        engine.call("GET", "images/json"), engine.call("GET", "containers/json", params={"all": 1})
+    rows, containers, own = await asyncio.gather(
+        engine.call("GET", "images/json", params=LIST_PARAMS),
+        engine.call("GET", "containers/json", params={"all": 1}),
+        own_platform(engine),
     )
     used = Counter(str(container["ImageID"]) for container in containers)
-    needed = await _id(engine, gateway)
-    found = [_image(engine, row, used) for row in rows]
+    needed, there = await asyncio.gather(_id(engine, gateway), platforms(engine, rows))
+    found = [_with_platforms(_image(engine, row, used), there[str(row["Id"])], own) for row in rows]
     found = [replace(image, needed=NEEDED) if image.id == needed else image for image in found]
     return sorted(found, key=lambda image: image.created_at or 0, reverse=True)
 
@@ -174,6 +177,11 @@ def _image(engine: Engine, row: Mapping[str, Any], used: Counter[str]) -> Image:
         created_at=float(row["Created"]) if row.get("Created") else None,
         used_by=used[str(row["Id"])],
     )
+
+
+def _with_platforms(image: Image, platforms: tuple[str, ...], own: str) -> Image:
+    native = any(one == own or one.startswith(f"{own}/") for one in platforms)
+    return replace(image, platforms=platforms, emulated=bool(platforms and own) and not native)
 
 
 def _path(name: str, rest: str) -> str:

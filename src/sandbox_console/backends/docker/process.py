@@ -144,7 +144,8 @@ class Execution:
             if self.silent is not None:
                 raise self.silent
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._ended.wait()
             found = await self._inspect(ANSWER_S)
             if found is None:
                 return Exit(reason="the sandbox was removed while the command ran")

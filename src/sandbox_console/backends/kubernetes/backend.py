@@ -9,28 +9,31 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.base import Secrets
+from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.kubernetes import access, connect, diagnosis, events, files, logs, raw, watch
+from sandbox_console.backends.kubernetes import access, connect, diagnosis, events, files, logs, manifests, raw, watch
 from sandbox_console.backends.kubernetes.access import Right
 from sandbox_console.backends.kubernetes.capabilities import RIGHTS, capabilities
+from sandbox_console.backends.kubernetes.causes import seconds
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.commands import Guest, guest
 from sandbox_console.backends.kubernetes.failures import Forbidden, Unusable
 from sandbox_console.backends.kubernetes.finder import Finder
 from sandbox_console.backends.kubernetes.inventory import Inventory
+from sandbox_console.backends.kubernetes.lifecycle import Lifecycle
 from sandbox_console.backends.kubernetes.process import KubernetesProcess, KubernetesTerminal
 from sandbox_console.backends.kubernetes.refusals import Refusing
 from sandbox_console.backends.kubernetes.scope import Scope
 from sandbox_console.backends.kubernetes.translate import BACKEND
-from sandbox_console.errors import ConsoleError
+from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.guest import FileInfo, GuestEvent
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef
+from sandbox_console.model.spec import SandboxSpec
 
 ENDS_STDIN = 30
 """The minor version of Kubernetes from which on every server can end the stdin of a command."""
@@ -51,6 +54,8 @@ class KubernetesBackend(Refusing):
         self._installation = Installation(folder)
         self._forbidden: frozenset[Right] = frozenset()
         self._ends_stdin = False
+        self._agent_sandbox = True
+        self._lifecycle = Lifecycle(self._cluster, self._finder)
 
     async def open(self) -> None:
         """Log in and ask what is allowed."""
@@ -60,7 +65,7 @@ class KubernetesBackend(Refusing):
                 self._forbidden, found = await asyncio.gather(
                     access.missing(self._cluster, RIGHTS), diagnosis.server(self._cluster)
                 )
-                self._ends_stdin = found.minor >= ENDS_STDIN
+                self._ends_stdin, self._agent_sandbox = found.minor >= ENDS_STDIN, found.agent_sandbox
         except (ConsoleError, TimeoutError):
             return
 
@@ -68,7 +73,12 @@ class KubernetesBackend(Refusing):
         await self._cluster.close()
 
     def capabilities(self) -> Capabilities:
-        return capabilities(self._forbidden, ends_stdin=self._ends_stdin)
+        return capabilities(
+            self._forbidden,
+            ends_stdin=self._ends_stdin,
+            agent_sandbox=self._agent_sandbox,
+            network_policy=self._cluster.scope.network_policy,
+        )
 
     async def health(self) -> BackendHealth:
         return await diagnosis.health(self._cluster)
@@ -102,11 +112,48 @@ class KubernetesBackend(Refusing):
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[GuestEvent, None]:
         place = await self._finder.place(ref)
-        uids = [one.metadata.uid for one in (place.box, place.pod) if one is not None]
-        found = events.guest_events(self._cluster, place.meta.namespace, uids, since=since, follow=follow)
+        field = f"uid={ref.id}" if place.box is None else f"name={place.meta.name}"
+        made = seconds(place.meta.creation_timestamp)  # an earlier one may have had its name
+        since = max(since or 0.0, made or 0.0)
+        found = events.guest_events(self._cluster, place.meta.namespace, [field], since=since, follow=follow)
         async with aclosing(found) as told:
             async for event in told:
                 yield event
+
+    def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
+        return manifests.problems(spec)
+
+    async def create(
+        self,
+        permit: Permit,
+        spec: SandboxSpec,
+        secrets: Secrets,  # noqa: ARG002 - a spec with secrets is refused: secret.env is unsupported
+        progress: Progress,  # noqa: ARG002 - it is one request
+    ) -> SandboxRef:
+        need(permit)
+        if problems := manifests.problems(spec):
+            raise InvalidSpec(problems)
+        if not self._cluster.scope.network_policy:
+            raise self._cannot(Capability.EGRESS_NONE)
+        installation = await asyncio.to_thread(self._installation.made)
+        self._finder.inventory.ours = installation
+        return await self._lifecycle.create(spec, installation, self.host)
+
+    async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:  # noqa: ARG002 - as above
+        need(permit)
+        await self._lifecycle.start(ref)
+
+    async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
+        need(permit)
+        await self._lifecycle.stop(ref, grace_s)
+
+    async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
+        need(permit)
+        await self._lifecycle.remove(ref, force=force)
+
+    async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
+        need(permit)
+        await self._lifecycle.relabel(ref, spec)
 
     async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
         async with aclosing(logs.read(self._cluster, self._finder, ref, query)) as batches:

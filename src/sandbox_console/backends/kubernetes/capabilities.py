@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sandbox_console.backends.kubernetes.access import Right
+from sandbox_console.backends.kubernetes.objects import GROUP
 from sandbox_console.model.capability import Capabilities, Capability
 
-_NOT_YET = "this version of the console only shows what a cluster has"
+_CREATE = (Right("create", "sandboxes", GROUP), Right("create", "networkpolicies", "networking.k8s.io"))
+_PATCH, _DELETE = Right("patch", "sandboxes", GROUP), Right("delete", "sandboxes", GROUP)
+_SECRETS = "values are not sent to a cluster; --env NAME=secretKeyRef:SECRET/KEY names one of its Secrets"
 _NEVER = {
     Capability.PAUSE: "Kubernetes freezes no Pod; stop suspends a Sandbox, whose Pod is deleted, and start resumes it",
     Capability.RENAME: "an object of Kubernetes keeps its name; create another",
@@ -23,6 +26,16 @@ _NEVER = {
     Capability.WORKSPACE: "a folder of this machine is not on the cluster's node; copy files in",
     Capability.EGRESS_RECORDS: "Kubernetes records no connections",
     Capability.SECRET_PLACEHOLDER: "no gateway of the cluster looks into TLS",
+    Capability.SECRET_ENV: _SECRETS,
+    Capability.SECRET_FILE: _SECRETS,
+    Capability.EGRESS_ALLOWLIST: "a NetworkPolicy knows addresses, not the names of hosts",
+    Capability.EGRESS_UPDATE: "a NetworkPolicy knows addresses, not the names of hosts",
+    Capability.PORTS: "a port of this machine is not one of the cluster's; forward reaches it, or a Service",
+    Capability.STATS: "the console does not read metrics-server yet",
+    Capability.PROCESSES: "Kubernetes does not list processes; exec ps does, if the image has it",
+    Capability.ATTACH: "its main process is started without an input; logs -f shows its output",
+    Capability.UPDATE_CPU: "the limits of a Pod are set when it is made; update recreates it",
+    Capability.UPDATE_MEMORY: "the limits of a Pod are set when it is made; update recreates it",
     Capability.DIFF: "Kubernetes does not tell what was changed since the image",
     Capability.COMMIT: "Kubernetes makes no images",
     Capability.IMAGES: "the images are those of the cluster's nodes and registries",
@@ -39,6 +52,19 @@ _SUPPORTED: dict[Capability, tuple[Right, ...]] = {
     Capability.EXEC_STDIN: (_EXEC,),
     Capability.SHELL: (_EXEC,),
     Capability.COPY: (_EXEC,),
+    Capability.CREATE: (*_CREATE, _PATCH),
+    Capability.START: (_PATCH,),
+    Capability.STOP: (_PATCH, Right("delete", "pods")),
+    Capability.RESTART: (_PATCH, Right("delete", "pods")),
+    Capability.REMOVE: (_DELETE, Right("delete", "pods")),
+    Capability.UPDATE_LABELS: (_PATCH,),
+    Capability.USER: (),
+    Capability.READ_ONLY_ROOT: (),
+    Capability.RUNTIME: (),
+    Capability.LIMIT_CPU: (),
+    Capability.LIMIT_MEMORY: (),
+    Capability.MAX_DURATION: (),
+    Capability.EGRESS_NONE: (),
     Capability.FORWARD: (Right("create", "pods", sub="portforward"),),
 }
 """Each with the rights that it needs."""
@@ -50,12 +76,26 @@ RIGHTS = tuple(dict.fromkeys(right for rights in _SUPPORTED.values() for right i
 _NO_END = "a command's stdin cannot be ended before Kubernetes 1.30 (v5.channel.k8s.io)"
 
 
-def capabilities(forbidden: Collection[Right], *, ends_stdin: bool) -> Capabilities:
-    """What can be done with a login that lacks the ``forbidden`` rights, on a server that can end stdin or not."""
-    reasons = {one: _NEVER.get(one, _NOT_YET) for one in Capability if one not in _SUPPORTED}
+_NO_BOXES = "the cluster has no agent-sandbox (agents.x-k8s.io/v1beta1), and a Pod is not started again"
+_BOXES_ONLY = (Capability.CREATE, Capability.START, Capability.STOP, Capability.RESTART, Capability.UPDATE_LABELS)
+_NOT_ENFORCED = (
+    "no API tells whether the cluster's network enforces NetworkPolicy; if it does: "
+    "[backends.kubernetes] network_policy = true"
+)
+
+
+def capabilities(
+    forbidden: Collection[Right], *, ends_stdin: bool, agent_sandbox: bool, network_policy: bool
+) -> Capabilities:
+    """What can be done with a login that lacks the ``forbidden`` rights, on a server with these abilities."""
+    reasons = dict(_NEVER)
+    if not agent_sandbox:
+        reasons |= dict.fromkeys(_BOXES_ONLY, _NO_BOXES)
+    if not network_policy:
+        reasons[Capability.EGRESS_NONE] = _NOT_ENFORCED
     for capability, rights in _SUPPORTED.items():
         if lacking := [str(right) for right in rights if right in forbidden]:
-            reasons[capability] = f"the cluster's RBAC does not let you {' or '.join(lacking)}"
+            reasons.setdefault(capability, f"the cluster's RBAC does not let you {' or '.join(lacking)}")
     if not ends_stdin:
         reasons.setdefault(Capability.EXEC_STDIN, _NO_END)
     return Capabilities(frozenset(Capability) - reasons.keys(), reasons)

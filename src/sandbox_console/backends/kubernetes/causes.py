@@ -44,6 +44,8 @@ def judge(pod: Pod) -> Judged:
     restarts = main.restart_count if main else 0
     status, detail, end = _state(pod, main)
     over = not status.live
+    if over and ended is None:
+        ended = _deadline(pod)
     return Judged(status, detail, end if over else None, begun, ended if over else None, restarts)
 
 
@@ -57,6 +59,8 @@ def _state(pod: Pod, main: ContainerStatus | None) -> tuple[Status, str, Exit | 
     if status.phase == "Failed" and (why := _taken_away(pod)):
         return Status.LOST, why, exit_of(ended)
     match status.phase:
+        case "Failed" if status.reason == "DeadlineExceeded":
+            return Status.EXITED, "", Exit(reason="max_duration ran out")
         case "Failed" | "Succeeded":
             return Status.EXITED, _because(status.reason, status.message), exit_of(ended)
         case "Running" | "Pending":
@@ -178,6 +182,13 @@ def _times(main: ContainerStatus | None) -> tuple[float | None, float | None]:
         return seconds(main.state.running.started_at), None
     ended = _terminated(main)
     return (seconds(ended.started_at), seconds(ended.finished_at)) if ended else (None, None)
+
+
+def _deadline(pod: Pod) -> float | None:
+    """When its time was over. The kubelet tells no end of a container that it ended for that."""
+    begun, lasts = seconds(pod.status.start_time), pod.spec.active_deadline_seconds
+    late = pod.status.reason == "DeadlineExceeded"
+    return begun + lasts if late and begun is not None and lasts is not None else None
 
 
 def _condition(pod: Pod, kind: str) -> Condition | None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from sandbox_console.backends.common.remote_audit import note
 from sandbox_console.backends.kubernetes.failures import no_answer, refused
 from sandbox_console.backends.kubernetes.kubeconfig import Login, login
 from sandbox_console.backends.kubernetes.objects import GROUP, VERSION
@@ -29,8 +30,6 @@ class Cluster:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.audit_id = ""
-        """The Audit-Id of the newest answer: the server's audit log has it as ``auditID``."""
         self._login: Login | None = None
         self._rest: Any = None
         self._lock = asyncio.Lock()
@@ -104,9 +103,10 @@ class Cluster:
         session, url, options = await self._ready(path, params)
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await session.ws_connect(url, protocols=protocols, max_msg_size=0, **options)
+                ws = await session.ws_connect(url, protocols=protocols, max_msg_size=0, **options)
+                note(ws._response.headers.get("Audit-Id", ""))  # noqa: SLF001 - it has no name of its own for it
+                return ws
         except aiohttp.WSServerHandshakeError as error:
-            self.audit_id = error.headers.get("Audit-Id", "") if error.headers else ""
             raise refused(what, error.status, b"") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise no_answer(self.scope.context, error) from None
@@ -129,7 +129,8 @@ class Cluster:
                 method, url, data=body, headers=headers, timeout=limit, allow_redirects=False, **options
             )
         try:
-            self.audit_id = answer.headers.get("Audit-Id", "")
+            if method != "GET":  # the server's audit log has it as ``auditID``
+                note(answer.headers.get("Audit-Id", ""))
             with self._translated():
                 yield answer
         finally:

@@ -18,6 +18,8 @@ POLL_S = 2.0
 """Between two looks while events are followed. Each is a list of those of one object."""
 
 _MOST = "500"
+_WORDS = {"Started": "start", "Created": "create", "Pulling": "pull"}
+"""The console's words for some of Kubernetes' reasons. It has none for the end of a container: that is in its state."""
 
 
 class _Involved(objects.Camel, frozen=True):
@@ -42,11 +44,14 @@ class _Page(objects.Camel, frozen=True):
 
 
 async def guest_events(
-    cluster: Cluster, namespace: str, uids: Sequence[str], *, since: float | None, follow: bool
+    cluster: Cluster, namespace: str, fields: Sequence[str], *, since: float | None, follow: bool
 ) -> AsyncGenerator[GuestEvent, None]:
-    """The events about objects by their uids, oldest first. An API server forgets events after an hour."""
+    """The events about objects, oldest first. An API server forgets them after an hour.
+
+    Each of ``fields`` names objects: ``uid=...`` or ``name=...``, for all Pods that a Sandbox has had.
+    """
     told: set[tuple[str, int]] = set()
-    async with aclosing(_polled(cluster, namespace, uids, follow=follow)) as looks:
+    async with aclosing(_polled(cluster, namespace, fields, follow=follow)) as looks:
         async for events in looks:
             for event in sorted(events, key=_at):
                 mark = (event.metadata.uid, event.count or 1)
@@ -57,20 +62,20 @@ async def guest_events(
 
 
 async def _polled(
-    cluster: Cluster, namespace: str, uids: Sequence[str], *, follow: bool
+    cluster: Cluster, namespace: str, fields: Sequence[str], *, follow: bool
 ) -> AsyncGenerator[Iterable[_Event], None]:
     path = await cluster.core("events", namespace=namespace)
     while True:
-        found = await asyncio.gather(*(_read(cluster, path, namespace, uid) for uid in uids))
+        found = await asyncio.gather(*(_read(cluster, path, namespace, field) for field in fields))
         yield [event for events in found for event in events]
         if not follow:
             return
         await asyncio.sleep(POLL_S)
 
 
-async def _read(cluster: Cluster, path: str, namespace: str, uid: str) -> tuple[_Event, ...]:
+async def _read(cluster: Cluster, path: str, namespace: str, field: str) -> tuple[_Event, ...]:
     what = f"list events in {namespace}"
-    params = (("fieldSelector", f"involvedObject.uid={uid}"), ("limit", _MOST))
+    params = (("fieldSelector", f"involvedObject.{field}"), ("limit", _MOST))
     try:
         return msgspec.json.decode(await cluster.call("GET", path, what, params=params), type=_Page).items
     except msgspec.DecodeError as error:
@@ -84,4 +89,5 @@ def _at(event: _Event) -> float:
 
 def _translated(event: _Event) -> GuestEvent:
     told = {"kind": event.involved_object.kind, "type": event.type or "", "count": str(event.count or 1)}
-    return GuestEvent(_at(event), event.reason or "event", event.message or "", told)
+    reason = event.reason or "event"
+    return GuestEvent(_at(event), _WORDS.get(reason, reason), event.message or "", told)

@@ -126,6 +126,7 @@ class PodSpec(Camel, frozen=True):
     runtime_class_name: str | None = None
     readiness_gates: tuple[Gate, ...] | None = None
     restart_policy: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class PodStatus(Camel, frozen=True):

@@ -11,16 +11,17 @@ from sandbox_console.backends.common.options import check_known, host_names
 from sandbox_console.backends.kubernetes.scope import ALL_NAMESPACES, Scope
 from sandbox_console.errors import ConfigError
 
-_OPTIONS = ("contexts", "namespaces", "selector", "kubeconfig")
+_OPTIONS = ("contexts", "namespaces", "selector", "kubeconfig", "network_policy")
 
 
 class KubernetesProvider:
-    """The entry point. Options: ``contexts``, ``namespaces``, ``selector`` and ``kubeconfig``.
+    """The entry point. Options: ``contexts``, ``namespaces``, ``selector``, ``kubeconfig`` and ``network_policy``.
 
     ``contexts`` are names of the kubeconfig, or ``in-cluster`` for a console in a Pod; without it the backend is off.
     ``namespaces`` are names, or ``["*"]`` for all in one list; without it, that of the context. ``selector`` is a label
     selector of Pods that are shown beside the Sandboxes; without it no other Pods are. ``kubeconfig`` is a file, if it
-    is not what ``KUBECONFIG`` names or ~/.kube/config.
+    is not what ``KUBECONFIG`` names or ~/.kube/config. ``network_policy`` says that the clusters' network enforces
+    NetworkPolicy; without it nothing can be created, as a sandbox without egress would not be one.
     """
 
     name: ClassVar[str] = "kubernetes"
@@ -48,7 +49,14 @@ def _scopes(options: Mapping[str, Any]) -> list[Scope]:
     selector = _text(options, "selector")
     path = Path(file).expanduser() if file else None
     several = len(namespaces) > 1
-    return [Scope(context, namespace, selector, path, several) for context in contexts for namespace in namespaces]
+    enforced = options.get("network_policy", False)
+    if not isinstance(enforced, bool):
+        raise ConfigError(
+            "kubernetes: network_policy is true or false", hint="true if the cluster's network enforces it"
+        )
+    return [
+        Scope(context, namespace, selector, path, several, enforced) for context in contexts for namespace in namespaces
+    ]
 
 
 def _text(options: Mapping[str, Any], option: str) -> str:

@@ -15,6 +15,7 @@ class Scope(Struct, frozen=True):
     """One context and namespace. An empty ``namespace`` is the context's own; ``kubeconfig`` None is the usual file.
 
     ``several`` says that the configuration names several namespaces, so the host's name contains the namespace.
+    ``network_policy`` says that the cluster's network enforces NetworkPolicy, which its API does not tell.
     """
 
     context: str
@@ -22,6 +23,7 @@ class Scope(Struct, frozen=True):
     selector: str = ""
     kubeconfig: Path | None = None
     several: bool = False
+    network_policy: bool = False
 
     @property
     def host(self) -> str:

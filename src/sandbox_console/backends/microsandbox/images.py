@@ -96,4 +96,5 @@ def _image(one: Any, used: Counter[str], waiting: Counter[str]) -> Image:
         size_bytes=one.size_bytes,
         created_at=one.created_at / 1000 if one.created_at else None,
         used_by=None if known is None else known + waiting[str(one.reference)],
+        platforms=(f"{one.os}/{one.architecture}",) if one.os and one.architecture else (),
     )

@@ -88,7 +88,8 @@ class Watch:
         limit = None if self._hearing is not None else LOOK_S
         limit = max(SOON_S, 3 * took_s) if self._between else limit
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), limit)
+            async with asyncio.timeout(limit):
+                await self._wake.wait()
         await asyncio.sleep(max(SETTLE_S, took_s))
 
     async def _listen(self) -> None:

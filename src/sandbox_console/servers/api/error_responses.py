@@ -26,8 +26,8 @@ from sandbox_console.model.text import clean
 from sandbox_console.model.trace import traced
 from sandbox_console.servers.api.authentication import GRANT_HEADER, Callers, Forbidden, Unauthorized
 from sandbox_console.servers.api.handlers import CALLER, answer
-from sandbox_console.servers.api.pacing import Pacing
 from sandbox_console.servers.api.schemas import Problem
+from sandbox_console.servers.pacing import Pacing
 
 OPEN = frozenset({"/healthz", "/openapi.json"})
 """The paths that are answered without a token."""

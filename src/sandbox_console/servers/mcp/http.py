@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sandbox_console import service
 from sandbox_console.servers.mcp.server import make
+from sandbox_console.servers.pacing import Pacing
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.connections import HEADER_S
@@ -30,7 +31,6 @@ CONNECTIONS = 256
 CALLS = 8
 """How many requests of one token run at a time."""
 
-_REFUSAL_S = 0.25
 _HEADER_BYTES = 16 * 1024
 _CALLER = "sandbox_console.caller"
 
@@ -43,6 +43,7 @@ class Guard:
         self._tokens = tokens
         self._hosts = frozenset(authorities)
         self._origins = frozenset(f"{scheme}://{one}" for one in authorities)
+        self._pacing = Pacing()
         self._running: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,10 +56,10 @@ class Guard:
             return await _answer(send, 405, "only POST: there are no sessions and no events", (b"allow", b"POST"))
         token = await asyncio.to_thread(self._tokens.find, _bearer(scope), "mcp")
         if token is None:
-            await asyncio.sleep(_REFUSAL_S)
+            await self._pacing.refused(str((scope.get("client") or ("",))[0]))
             return await _answer(send, 401, "a token with the scope mcp is needed", (b"www-authenticate", b"Bearer"))
         if self._running[token.name] >= CALLS:
-            await asyncio.sleep(_REFUSAL_S)
+            await self._pacing.refused(f"token {token.name}")
             return await _answer(send, 429, "too many of your requests are running", (b"retry-after", b"1"))
         self._running[token.name] += 1
         try:

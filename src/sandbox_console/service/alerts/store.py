@@ -146,11 +146,11 @@ class AlertStore:
         return SavedAlerts(self._open_alerts(), self._last_messages(), self._hits(), self._places(), since)
 
     def _open_alerts(self) -> list[Alert]:
-        """Those that are pending or firing."""
+        """The alerts that are pending or firing."""
         return self._alerts("state != ?", AlertState.RESOLVED)
 
     def alerts(self, *, resolved: bool = False, limit: int = 1000) -> list[Alert]:
-        """Those that fire, and with ``resolved`` also those that are over; the newest first."""
+        """The firing alerts, and with ``resolved`` also the resolved ones; the newest first."""
         states = (AlertState.FIRING, AlertState.RESOLVED if resolved else AlertState.FIRING)
         found = self._alerts("state IN (?, ?) ORDER BY changed DESC LIMIT ?", *states, limit)
         return sorted(found, key=lambda alert: -(alert.fired_at or alert.since))

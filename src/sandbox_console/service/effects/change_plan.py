@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from sandbox_console.backends.abilities import Bounded
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.drift import NETWORK, OWN_NETWORK, current
+from sandbox_console.model.drift import MADE, current
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import required_capabilities
@@ -69,7 +69,7 @@ def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, inj
     spec = sandbox.spec
     if spec is not None:
         plan = make_plan(spec, new, capabilities, injects, current(sandbox, spec, new))
-        return structs.replace(plan, changes=(*plan.changes, *_rejoined(sandbox)))
+        return structs.replace(plan, changes=(*plan.changes, *_put_back(sandbox)))
     plan = make_plan(spec_of(sandbox), new, capabilities, injects)
     fixed = fixed_fields(sandbox, capabilities)
     return Plan(tuple(_in_place(change, fixed) for change in plan.changes))
@@ -124,10 +124,11 @@ def differing(sandbox: Sandbox, new: SandboxSpec, problems: Mapping[str, str]) -
     return {field: text for field, text in problems.items() if getattr(old, field, None) != getattr(new, field, None)}
 
 
-def _rejoined(sandbox: Sandbox) -> Iterator[Change]:
-    """The change of a network that is not the sandbox's own. It needs no new sandbox."""
-    if wrong := sandbox.found.get(NETWORK):
-        yield Change(NETWORK, wrong, OWN_NETWORK, How.LIVE, "another tool changed it")
+def _put_back(sandbox: Sandbox) -> Iterator[Change]:
+    """The changes of what is no longer as the console makes every sandbox. They need no new one."""
+    for name, made in MADE.items():
+        if wrong := sandbox.found.get(name):
+            yield Change(name, wrong, made, How.LIVE, "another tool changed it")
 
 
 def make_plan(

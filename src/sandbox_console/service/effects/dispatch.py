@@ -46,16 +46,17 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.drift import NETWORK, drifted
+from sandbox_console.model.drift import MADE, drifted
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.effects.abilities import inner, on_host
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.change_plan import Change, How, Plan, plan_for, within_bounds
-from sandbox_console.service.effects.egress import relist
+from sandbox_console.service.effects.egress import decided_live, relist
 from sandbox_console.service.effects.process import refuse_ended, run_to_end
 from sandbox_console.service.effects.recreation import recreate
+from sandbox_console.service.gate.description import rule_data
 from sandbox_console.service.gate.operation import ActionResult
 
 
@@ -156,13 +157,17 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
             return target.ref, changed | await _live(action, permit, call, plan)
         case How.RECREATE:
             assert call.steps is not None  # noqa: S101 - the performer brings them
-            ref = await recreate(call.backend, permit, target, action.spec, call.secrets, call.progress, call.steps)
-            return ref, changed | {"was": str(target.ref)}
+            rules = await decided_live(call.backend, target, action.spec)
+            ref = await recreate(
+                call.backend, permit, target, action.spec, call.secrets, call.progress, call.steps, rules
+            )
+            kept = {"egress_kept": [rule_data(rule) for rule in rules]} if rules else {}
+            return ref, changed | {"was": str(target.ref)} | kept
 
 
 async def _adopt(action: Update, permit: Permit, call: Call, plan: Plan) -> dict[str, Any]:
     """Take what the sandbox is already for what was asked. Raises Conflict if it is not like that."""
-    if fields := [change.field for change in plan.changes if change.field != NETWORK]:
+    if fields := [change.field for change in plan.changes if change.field not in MADE]:
         raise Conflict(f"it is no longer as it was when it was adopted: {', '.join(fields)}", hint="look again")
     if call.target is None or call.target.spec in (None, action.spec) or not isinstance(call.backend, Adopts):
         return {}
@@ -181,12 +186,12 @@ async def _live(action: Update, permit: Permit, call: Call, plan: Plan) -> dict[
     fields, details = set(changes), dict[str, Any]()
     if "name" in fields:
         await call.backend.rename(permit, action.ref, action.spec.name)
-    if NETWORK in fields and isinstance(call.backend, Rejoins):
+    if fields & MADE.keys() and isinstance(call.backend, Rejoins):
         await call.backend.rejoin(permit, action.ref)
     if "egress" in fields:
         details["egress"] = await _relist(action, permit, call, changes["egress"])
     adopts = isinstance(call.backend, Adopts)
-    if fields - {"name", NETWORK, *(["egress"] if adopts else [])}:
+    if fields - {"name", *MADE, *(["egress"] if adopts else [])}:
         await call.backend.update(permit, action.ref, action.spec)
     elif isinstance(call.backend, Adopts) and call.target is not None and call.target.spec != action.spec:
         await call.backend.adopt(permit, action.ref, action.spec)

@@ -14,7 +14,8 @@ from sandbox_console.model import hosts
 from sandbox_console.model.action import DenyEgress, EgressAction, Permit
 from sandbox_console.model.egress import Effect, EgressRule, EgressVerdict
 from sandbox_console.model.egress_rules import changed, key_of, listed_anew
-from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.gate.description import rule_data
 
 SETTLE_S = 5.0
@@ -49,6 +50,23 @@ async def relist(
     moved = [one for one in (*old, *new) if (one in old) is not (one in new)]
     wanted = [(EgressRule(one), verdict(after, *example(one), time.time()).allowed) for one in moved]
     return await _checked(gateway, permit, ref, before, after, wanted, progress)
+
+
+async def decided_live(backend: object, sandbox: Sandbox, new: SandboxSpec) -> Sequence[EgressRule]:
+    """The rules of a sandbox that replaces one: what was decided while it ran stays, as after a live change.
+
+    Otherwise a change of its memory would let out what somebody denied. Empty if the rules of its spec are the right
+    ones. Raises Conflict if the rules in force are not known.
+    """
+    old = sandbox.spec
+    if old is None or not (old.egress and new.egress) or not isinstance(backend, Egress):
+        return ()
+    state = await backend.egress(sandbox.ref)
+    if not state.rules and state.gateway:
+        hint = "remove it and create it again, with the rules of its spec"
+        raise Conflict(f"its egress rules are not known: {state.gateway}", hint=hint)
+    after = listed_anew(state.rules, old.egress, new.egress)
+    return () if {*after} == {EgressRule(pattern) for pattern in new.egress} else after
 
 
 async def _checked(

@@ -171,7 +171,8 @@ class _Answering:
         """Why the sandbox is gone. If that is not known at the moment, the backend is queried again."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._doubt.wait(), _LOOK_S)
+                async with asyncio.timeout(_LOOK_S):
+                    await self._doubt.wait()
             try:
                 sandbox = await self._backend.inspect(self._held.action.ref)
             except NotFound:

@@ -6,16 +6,19 @@ Each step is noted before it is made, so that the next console can finish or und
 from __future__ import annotations
 
 import secrets as random
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sandbox_console.backends.abilities import Egress
 from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 
@@ -55,11 +58,12 @@ class Steps(Protocol):
 
 async def recreate(
     backend: Backend, permit: Permit, old: Sandbox, spec: SandboxSpec, secrets: Secrets, progress: Progress,
-    steps: Steps,
+    steps: Steps, rules: Sequence[EgressRule] = (),
 ) -> SandboxRef:  # fmt: skip
     """Create the new one next to the old one, swap them, remove the old one. Returns the new ref.
 
-    The old one runs until the new one is created, and is started again if the new one does not start.
+    The old one runs until the new one is created, and is started again if the new one does not start. ``rules`` are its
+    egress rules, if they are to be others than those of its spec: they are in force before it starts.
     """
     own = [secret for secret in secrets if secret.name in spec.secrets]
     step = _first_step(permit, old, spec)
@@ -74,6 +78,8 @@ async def recreate(
     step = replace(step, new=str(new))
     try:
         await steps.note(step)
+        if rules and isinstance(backend, Egress):
+            await backend.set_egress(permit, new, rules)
         if old.status.live:
             progress("stopping the old one")
             await backend.stop(permit, old.ref, _GRACE_S)

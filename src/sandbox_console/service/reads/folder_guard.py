@@ -17,7 +17,7 @@ from sandbox_console.backends.abilities import NamesFolders
 from sandbox_console.errors import ConfigError, Conflict, ConsoleError
 from sandbox_console.hostfs import mounts
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.walk import find
+from sandbox_console.hostfs.walk import find, led_by
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
@@ -186,14 +186,19 @@ def _temporary() -> set[str]:
     return {tempfile.gettempdir(), "/tmp"}  # noqa: S108 - tmux and ssh-agent use it whatever TMPDIR is
 
 
+def besides_homes(known: SharedFolders) -> SharedFolders:
+    """The guests' folders except those that hold a home folder: who has one can change what the user's shells run."""
+    homes = _homes()
+    return known.without(lambda folder: any(Path(home).is_relative_to(folder) for home in homes))
+
+
 def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
     """Raise ConfigError if a guest can change one of the console's own places, or the path that leads to it.
 
     A guest that has the home folder itself, as other tools' containers often do, is no reason to refuse: it can already
     change what the user's shells run, so a refusal would only take the console away.
     """
-    homes = _homes()
-    known = known.without(lambda folder: any(Path(home).is_relative_to(folder) for home in homes))
+    known = besides_homes(known)
     folders = known.all
     if not folders:
         return
@@ -203,19 +208,8 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
         f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
     )
     for what, guarded in own.places:
-        if root := _lies_in(str(guarded), folders) or _led_by(guarded, guest_folders):
+        if root := _lies_in(str(guarded), folders) or led_by(guarded, guest_folders):
             raise ConfigError(f"{guarded}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
-
-
-def _led_by(guarded: Path, guest_folders: GuestFolders) -> str:
-    """The first of the guests' folders that the path to a place leads through; empty if there is none."""
-    try:
-        with find(guarded, guest_folders) as found:
-            return found.folder.root.path if found.folder.root else ""
-    except Conflict as error:
-        return error.message.partition(" is ")[0]
-    except OSError:
-        return ""
 
 
 def _lies_in(guarded: str, folders: Iterable[str]) -> str:

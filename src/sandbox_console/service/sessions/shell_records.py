@@ -46,19 +46,15 @@ class HeldRecord:
 
     def __init__(self, process_folder: ProcessFolder, id_: str, lock: int) -> None:
         self.id = id_
-        self._place, self._lock = process_folder, lock
+        self._folder, self._lock = process_folder, lock
 
     def write(self, record: Struct) -> None:
         """Write the record, 0600. Raises OSError."""
-        self._place.write(f"{self.id}.json", msgspec.json.encode(record))
+        self._folder.write(f"{self.id}.json", msgspec.json.encode(record))
 
-    def read(self) -> ShellRecord:
-        """Read the record. Raises OSError; ValueError if it is damaged."""
-        return self.read_as(ShellRecord)
-
-    def read_as(self, kind: type[Record]) -> Record:
+    def read(self, kind: type[Record]) -> Record:
         """Read a record of this kind. Raises OSError; ValueError if it is damaged."""
-        return _read(self._place, self.id, kind)
+        return _read(self._folder, self.id, kind)
 
     @property
     def lock(self) -> int:
@@ -69,8 +65,8 @@ class HeldRecord:
         """Remove the record, as the end is recorded. Safe to call twice."""
         if self._lock >= 0:
             with suppress(FileNotFoundError):
-                os.unlink(f"{self.id}.json", dir_fd=self._place.fd)
-            self._place.leave(self.id)
+                os.unlink(f"{self.id}.json", dir_fd=self._folder.fd)
+            self._folder.leave(self.id)
             self.release()
 
     def release(self) -> None:
@@ -78,7 +74,7 @@ class HeldRecord:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-            self._place.close()
+            self._folder.close()
 
 
 class ShellRecords:

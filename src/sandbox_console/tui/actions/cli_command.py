@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sandbox_console.model.action import (
@@ -58,15 +58,30 @@ def command_line(action: Action, before: SandboxSpec | None = None, confirm: str
     return shlex.join(["sandbox-console", *verb, *(_option("--confirm", confirm) if confirm else []), *words])
 
 
-def bulk_command(actions: Sequence[Action]) -> str:
-    """Return one command for a verb on several sandboxes. If one is removed by force, all are: the option is shared."""
+def bulk_command(actions: Sequence[Action], befores: Sequence[SandboxSpec] = ()) -> str:
+    """Return one command for a verb on several sandboxes. If one is removed by force, all are: the option is shared.
+
+    Updates need the specs ``befores``, and have a command on a line of its own for each set of changes.
+    """
     if not actions:
         return ""
     first = actions[0]
+    if isinstance(first, Update) and not first.drift:
+        return "\n".join(_updates(actions, befores))
     words = ["sandbox-console", *_verb(first).split()]
     words += [str(ref) for action in actions if (ref := ref_of(action)) is not None]
     force = any(isinstance(action, Remove) and action.force for action in actions)
     return shlex.join([*words, *(["--force"] if force else [])])
+
+
+def _updates(actions: Sequence[Action], befores: Sequence[SandboxSpec]) -> Iterator[str]:
+    """Yield a command for each set of changes, with the sandboxes that get it."""
+    same: dict[tuple[str, ...], list[str]] = {}
+    for action, before in zip(actions, befores, strict=True):
+        if isinstance(action, Update):
+            ref, *options = _update(action, before)
+            same.setdefault(tuple(options), []).append(ref)
+    yield from (shlex.join(["sandbox-console", "update", *refs, *options]) for options, refs in same.items())
 
 
 def _verb(action: Action) -> str:

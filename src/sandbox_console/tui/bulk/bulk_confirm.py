@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,12 +10,14 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
+from sandbox_console.model.action import Action
+from sandbox_console.model.sandbox import spec_of
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import bulk_command
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
-from sandbox_console.tui.bulk.bulk_run import Item
-from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.bulk.bulk_run import REFUSED, Item
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen, Keep
 from sandbox_console.tui.fleet.fleet_rows import FOREIGN
 from sandbox_console.tui.state.verbs import Verb
 from sandbox_console.tui.text.formatting import STATUS, many, name_and_id, sandbox_host, short_id, shown_name
@@ -33,7 +35,10 @@ _ASKED = (
 
 
 class BulkConfirm(ConfirmScreen):
-    """One question for all of them, with names, ids and states, and what is left out and why."""
+    """One question for all of them, with names, ids and states, and what is left out and why.
+
+    ``mask`` hides values of secrets in an action before it is shown as a command.
+    """
 
     DEFAULT_CSS = """
     BulkConfirm > Vertical { width: 116; max-width: 96%; max-height: 96%; }
@@ -41,7 +46,8 @@ class BulkConfirm(ConfirmScreen):
     BulkConfirm.-short FleetTable { max-height: 7; }
     BulkConfirm.-short Static { margin-bottom: 0; }
     BulkConfirm #command { max-height: 2; }
-    BulkConfirm #touched-note { max-height: 2; }
+    BulkConfirm #touched-note { max-height: 6; }
+    BulkConfirm.-short #touched-note { max-height: 4; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("pageup", "page(-1)", "Up", show=False),
@@ -50,17 +56,18 @@ class BulkConfirm(ConfirmScreen):
         Binding("down", "line(1)", "Down", show=False),
     ]
 
-    def __init__(self, verb: Verb, items: Sequence[Item]) -> None:
+    def __init__(self, verb: Verb, items: Sequence[Item], mask: Callable[[Action], Action]) -> None:
         to_do = [item for item in items if item.to_do]
         word = f"{verb.name} {len(to_do)}"
         super().__init__(
             f"{verb.label} {many(len(to_do))}?",
             _body(verb, items),
             f"{verb.label} {len(to_do)}",
-            command=bulk_command([item.action for item in to_do]),
+            command=bulk_command([mask(item.action) for item in to_do], [spec_of(item.sandbox) for item in to_do]),
             danger=verb.danger,
             accepts=(lambda text: text.strip().casefold() == word) if verb.danger and to_do else None,
             to_type=word,
+            keep=Keep("Commit first") if any(item.keep for item in to_do) else None,
         )
         self._items = items
         self._verb_name = verb.name
@@ -93,6 +100,11 @@ class BulkConfirm(ConfirmScreen):
         self.set_class(self.app.size.height < 34, "-short")
 
     @property
+    def keeps(self) -> bool:
+        """Whether what would be lost is to be kept first."""
+        return self._keep is not None and self._keep.chosen
+
+    @property
     def _agreed(self) -> bool:
         return any(item.to_do for item in self._items) and super()._agreed
 
@@ -107,7 +119,7 @@ class BulkConfirm(ConfirmScreen):
 
 def _body(verb: Verb, items: Sequence[Item]) -> Content:
     skipped = sum(not item.to_do for item in items)
-    refused = sum(item.to_do and item.note.startswith("refused") for item in items)
+    refused = sum(item.to_do and item.note.startswith(REFUSED) for item in items)
     parts = [(verb.effect, "")]
     if skipped:
         parts.append((f"  {skipped} of {len(items)} marked do not fit and are left out.", "$text-warning"))

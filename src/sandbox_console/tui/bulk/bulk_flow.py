@@ -1,4 +1,4 @@
-"""From marked rows to one question, one run, and a results page that stays available until the app ends."""
+"""Runs an action on all marked rows: one question, one run, and a results page that is kept until the app ends."""
 
 from __future__ import annotations
 
@@ -34,8 +34,12 @@ class BulkFlow:
     async def ask(self, asked: BulkRequested) -> None:
         """List what is affected, request confirmation once, and start."""
         items = await plan(self._console, asked.verb, asked.sandboxes, self._app.fleet.busy, asked.hidden)
-        if not await self._app.push_screen_wait(BulkConfirm(asked.verb, items)):
+        question = BulkConfirm(asked.verb, items, self._console.masking.action)
+        if not await self._app.push_screen_wait(question):
             return
+        for item in items:
+            item.first = item.keep if question.keeps and item.to_do else None
+        asked.agreed()
         run = BulkRun(asked.verb, items, self._console, self._work)
         self.runs = [*[bulk_run for bulk_run in self.runs if not bulk_run.done], run]
         task = asyncio.create_task(self._run(run))

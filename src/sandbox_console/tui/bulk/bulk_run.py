@@ -29,6 +29,10 @@ AT_ONCE = 8
 """Actions in flight at one time. An engine is no faster with more, and with this many the list stays usable."""
 
 
+REFUSED = "refused: "
+"""The note of an action that the policy denies begins with it."""
+
+
 class ItemOutcome(StrEnum):
     """The outcome for one sandbox."""
 
@@ -44,13 +48,18 @@ class ItemOutcome(StrEnum):
 
 
 class Item(Struct):
-    """One sandbox of a bulk action. ``note`` is what the user should know first, ``cause`` the reason for its fate."""
+    """One sandbox of a bulk action. ``note`` is what the user should know first, ``cause`` the reason for its fate.
+
+    ``keep`` would keep what the action loses; as ``first`` it is done before it.
+    """
 
     sandbox: Sandbox
     action: Action
     fate: ItemOutcome = ItemOutcome.WAITING
     cause: str = ""
     note: str = ""
+    keep: Action | None = None
+    first: Action | None = None
     audit_id: int | None = None
     took_s: float | None = None
 
@@ -84,16 +93,22 @@ async def _item(console: Console, verb: Verb, sandbox: Sandbox, busy: str | None
         item.fate, item.cause = ItemOutcome.SKIPPED, reason
         return item
     try:
+        if verb.look is not None:
+            look = await verb.look(sandbox)
+            item.note, item.keep = look.note, look.keep
+            if look.refusal:
+                item.fate, item.cause = ItemOutcome.SKIPPED, look.refusal
+                return item
         decision = await console.decide(item.action, sandbox)
     except ConsoleError as error:
         item.note = error.message
         return item
     if isinstance(decision, Deny):
-        item.note = f"refused: {decision.reason}"
+        item.note = f"{REFUSED}{decision.reason}"
     elif isinstance(decision, Ask) and decision.token:
         item.fate, item.cause = ItemOutcome.SKIPPED, f"its id must be typed, do it alone: {decision.reason}"
     elif isinstance(decision, Ask):
-        item.note = decision.reason
+        item.note = "; ".join(filter(None, (decision.reason, item.note)))
     return item
 
 
@@ -144,6 +159,8 @@ class BulkRun:
             self.version += 1
             began = time.monotonic()
             try:
+                if item.first is not None:
+                    await self._work.carry(item.first, agreed())
                 result = await self._work.carry(item.action, agreed())
                 item.fate, item.audit_id = ItemOutcome.OK, result.audit_id
             except ConsoleError as error:

@@ -22,7 +22,7 @@ from sandbox_console.service import Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.detail.inspect_tree import Line, Standing, fill, nodes
-from sandbox_console.tui.keys.keymap import hint, key_of
+from sandbox_console.tui.keys.keymap import hint, key_of, no_search
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.fleet_state import TabState
 
@@ -163,6 +163,7 @@ class InspectPane(Vertical):
     def action_next(self, step: int) -> None:
         """Go to the next match, wrapping around at the end."""
         if not self._matches:
+            self.notify("Nothing was found." if self._wanted else no_search(self, "inspect-search"))
             return
         self._at = (self._at + step) % len(self._matches)
         node = self._matches[self._at]

@@ -13,6 +13,7 @@ from textual.widgets.tree import TreeNode
 
 from sandbox_console.model.text import clean
 from sandbox_console.tui.base.safety import plain_text
+from sandbox_console.tui.text.form_values import BREAK
 
 MOST = 20_000
 """The most nodes that are shown: a guest can have any number of labels."""
@@ -98,4 +99,4 @@ def _add(parent: TreeNode[Line], above: Path, key: str, value: object, left: lis
 
 def _label(key: str, value: str) -> Text:
     text = plain_text(clean(key, cap=200), "bold")
-    return text.append("  ").append(clean(value.replace("\n", "⏎"), cap=1000), "not bold")
+    return text.append("  ").append(clean(value.replace("\n", BREAK), cap=1000), "not bold")

@@ -12,8 +12,8 @@ from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.wrap import Part, hanging, set_in
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
-_HOW = {How.LIVE: ("● live", "$text-success"), How.RECREATE: ("↻ recreate", "$text-warning"),
-        How.UNSUPPORTED: ("✕ unsupported", "$text-error")}  # fmt: skip
+HOW_WORDS = {How.LIVE: ("● live", "$text-success"), How.RECREATE: ("↻ recreate", "$text-warning"),
+             How.UNSUPPORTED: ("✕ unsupported", "$text-error")}  # fmt: skip
 
 
 _HOW_CELLS, _FIELD, _INSET = 15, 16, 4
@@ -39,7 +39,7 @@ def change_lines(plan: Plan, width: int = 0) -> Content:
 
 def _change(change: Change) -> Iterator[Part]:
     """Yield a change. Values that are long or have several lines are shown below the field, before and after."""
-    word, style = _HOW[change.how]
+    word, style = HOW_WORDS[change.how]
     before, after = (shown_value(change.field, value) for value in (change.before, change.after))
     reason = clean(change.reason, cap=200)
     yield fit_cell(word, _HOW_CELLS, "left"), style

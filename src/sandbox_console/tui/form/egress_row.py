@@ -25,7 +25,10 @@ WouldPass = Callable[[Sequence[str], str, int], EgressVerdict]
 
 
 class EgressRow(ListRow):
-    """``would_pass`` decides about the host in the test line; ``allow_ip`` is the policy's opt-in to addresses."""
+    """``would_pass`` decides about the host in the test line, if there is one.
+
+    ``allow_ip`` is the policy's opt-in to addresses.
+    """
 
     DEFAULT_CSS = """
     EgressRow .list-actions { height: 1; }
@@ -37,7 +40,7 @@ class EgressRow(ListRow):
     """
 
     def __init__(
-        self, field: SpecField, value: str, hint: str, fixed: str, typed: str | None, would_pass: WouldPass, *,
+        self, field: SpecField, value: str, hint: str, fixed: str, typed: str | None, would_pass: WouldPass | None, *,
         allow_ip: bool,
     ) -> None:  # fmt: skip
         super().__init__(field, value, hint, fixed, typed, lambda entries: notes_on(entries, allow_ip=allow_ip))
@@ -47,6 +50,8 @@ class EgressRow(ListRow):
         with Horizontal(classes="list-actions"):
             yield Button("Presets F8", id="presets", compact=True, disabled=bool(self._fixed))
             yield Button("From denials F9", id="denials", compact=True, disabled=bool(self._fixed))
+        if self._would_pass is None:
+            return
         with Horizontal(id="test-line"):
             yield TestInput(placeholder="test a host[:port]", id="test-host", compact=True)
             yield Static(id="test-verdict", markup=False)
@@ -71,7 +76,7 @@ class EgressRow(ListRow):
             put(self, "#test-verdict", self._verdict(line.value.strip()))
 
     def _verdict(self, typed: str) -> Content:
-        if not typed:
+        if not typed or self._would_pass is None:
             return Content("")
         try:
             host, port = split_target(typed)

@@ -60,9 +60,9 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         self._draft = draft
 
     def compose(self) -> ComposeResult:
-        texts = texts_of(self._base) if self._base else {}
-        for section, fields in itertools.groupby(FIELDS, key=lambda field: field.section):
-            rows = [self._row(field, texts.get(field.name, "")) for field in fields]
+        texts = self.texts
+        for section, fields in itertools.groupby(self.fields, key=lambda field: field.section):
+            rows = [self.row(field, texts.get(field.name, "")) for field in fields]
             if section is Section.BASICS:
                 yield from self._basics(rows)
             else:
@@ -71,7 +71,18 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         yield Static(self._fixed_words(), id="fixed", markup=False)
         yield Static(id="secret-notes", markup=False)
 
-    def _row(self, field: SpecField, text: str) -> FormRow:
+    @property
+    def fields(self) -> Sequence[SpecField]:
+        """The fields that are shown, in order."""
+        return FIELDS
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The text of each field without changes."""
+        return texts_of(self._base) if self._base else {}
+
+    def row(self, field: SpecField, text: str) -> FormRow:
+        """Return the row of a field with its text without changes."""
         typed, fixed = self._kept(field, text), self._fixed.get(field.name, "")
         service = self._service
         match field.name:

@@ -29,13 +29,14 @@ class FormPreview(VerticalScroll):
     def compose(self) -> ComposeResult:
         yield Static(Content("The same command  (Ctrl+Y copies)"), classes="heading")
         yield Static(id="preview-command", markup=False)
-        yield Static(Content("The spec as TOML  (F4 saves)"), classes="heading")
+        yield Static(Content("The spec as TOML  (F4 saves)"), classes="heading", id="toml-heading")
         yield Static(id="preview-toml", markup=False)
 
-    def show(self, command: str, spec: SandboxSpec) -> None:
-        """Show the preview of what is typed."""
-        put(self, "#preview-command", Content(clean(command, cap=8_000)))
-        lines = toml_of(spec).splitlines()
+    def show(self, command: str, spec: SandboxSpec | None) -> None:
+        """Show the preview of what is typed. There is no spec if several sandboxes are changed."""
+        put(self, "#preview-command", Content("\n".join(clean(line, cap=8_000) for line in command.splitlines())))
+        self.query_one("#toml-heading").display = spec is not None
+        lines = toml_of(spec).splitlines() if spec is not None else []
         put(self, "#preview-toml", Content("\n".join(clean(line, cap=2_000) for line in lines)))
 
 

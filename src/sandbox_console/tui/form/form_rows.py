@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Paste
-from textual.widgets import Checkbox, Input, Static
+from textual.widgets import Checkbox, Input, Select, Static
 
 from sandbox_console.model.spec_fields import Kind, SpecField
 from sandbox_console.tui.base.safety import plain
@@ -86,6 +86,34 @@ class TickRow(FormRow):
 
     def put(self, text: str) -> None:
         self.query_one(Checkbox).value = text == TICKED
+
+
+class ChoiceRow(FormRow):
+    """A field with two values that several sandboxes do not share: it stays as it is in each, or becomes one of them.
+
+    Its text is that of a ticked box, empty, or ``value`` while nothing changes.
+    """
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield Static(Content(self.field.label), classes="label")
+            named = ((f"differs: {self._hint}", self._value), ("yes", TICKED), ("no", ""))
+            yield ChoiceSelect([(Content(name), text) for name, text in named], value=self.begins, allow_blank=False,
+                               compact=True, id=f"field-{self.field.name}")  # fmt: skip
+        yield Static(classes="problem", markup=False)
+
+    @property
+    def text(self) -> str:
+        return str(self.query_one(ChoiceSelect).value)
+
+    def put(self, text: str) -> None:
+        self.query_one(ChoiceSelect).value = text
+
+
+class ChoiceSelect(Select[str], inherit_bindings=False):
+    """A choice whose Up and Down go to other fields while it is closed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "Show menu", show=False)]
 
 
 class LineInput(Input, inherit_bindings=False):

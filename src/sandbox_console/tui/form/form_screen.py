@@ -3,200 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import ClassVar
 
 from msgspec import structs
-from textual import on
-from textual.app import ComposeResult
-from textual.binding import BindingType
-from textual.containers import Horizontal, VerticalScroll
-from textual.content import Content
-from textual.events import DescendantFocus
-from textual.timer import Timer
-from textual.widgets import Button, Checkbox, Input, Select, Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Create, Update
-from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.sandbox import HostKey, Sandbox
+from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.spec_fields import SpecField
-from sandbox_console.model.text import clean
 from sandbox_console.service import Console, How, differing, spec_of
 from sandbox_console.tui.actions.action_flow import AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
-from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
-from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.change_plan import plan_words
-from sandbox_console.tui.form.form_body import FormBody, labels_of
+from sandbox_console.tui.form.form_base import FormBase
+from sandbox_console.tui.form.form_body import FormBody
 from sandbox_console.tui.form.form_draft import Draft
-from sandbox_console.tui.form.form_preview import FormPreview, toml_of
-from sandbox_console.tui.form.form_rows import FormRow
-from sandbox_console.tui.form.form_tools import FormTools
-from sandbox_console.tui.form.list_row import ListRow
 from sandbox_console.tui.form.submit import FormWork
-from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import shown_name
-from sandbox_console.tui.widgets.key_bar import KeyBar
-from sandbox_console.tui.widgets.log.log_save import save_new
-
-CHECK_S = 0.25
-_WIDE = 116
-"""The least width of a screen that has room for the preview beside the fields."""
-_PLAN_WIDTH, _PLAN_MARGIN = 108, 5
-"""The most cells in a row of the plan, and the cells of the screen beside it: padding and a scroll bar."""
 
 
-class FormScreen(FormTools):
+class FormScreen(FormBase):
     """Closing it does not cancel what it started. ``fixed`` has the reasons why fields cannot be changed."""
-
-    DEFAULT_CSS = """
-    FormScreen { background: $background; }
-    FormScreen > #form-title { height: 1; padding: 0 1; background: $panel; text-style: bold; color: $primary; }
-    FormScreen > #form-main { height: 1fr; }
-    FormBody { width: 3fr; padding: 1 2 0 2; scrollbar-size-vertical: 1; }
-    FormBody FormRow { height: auto; max-width: 110; }
-    FormBody Horizontal { height: 1; max-width: 110; }
-    FormBody > FormRow, FormBody > #backend-line { padding-left: 2; }
-    FormBody .label { width: 14; color: $text-muted; }
-    FormBody Input { width: 1fr; height: 1; border: none; padding: 0 1; background: $panel; }
-    FormBody Input:focus { background: $primary 25%; }
-    FormBody FormRow.-wrong Input, FormBody FormRow.-wrong Checkbox { background: $error 25%; }
-    FormBody .problem { height: auto; margin-left: 15; color: $text-error; display: none; }
-    FormBody FormRow.-wrong .problem { display: block; }
-    FormBody Select { width: 1fr; height: 1; }
-    FormBody Checkbox { width: auto; height: 1; border: none; padding: 0; background: $background; }
-    TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
-    FormBody #secret-notes { height: auto; margin: 1 0 0 13; color: $text-warning; max-width: 97; display: none; }
-    FormBody #secret-notes.-on { display: block; }
-    FormBody #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
-    FormBody #fixed.-on { display: block; }
-    FormBody Input:disabled { background: $background; color: $text-muted; }
-    FormScreen > #plan-box { height: auto; max-height: 35%; background: $surface; scrollbar-size-vertical: 1; }
-    FormScreen #plan { height: auto; padding: 0 2; max-width: 112; }
-    FormScreen.-wide FormPreview, FormScreen.-preview FormPreview { display: block; }
-    FormScreen.-preview FormBody { display: none; }
-    FormScreen.-wide FormBody { display: block; }
-    FormScreen > #field-help { height: 1; padding: 0 2; color: $text-muted; background: $surface; }
-    FormScreen > #form-bar { height: auto; max-width: 120; padding: 0 2; background: $surface; }
-    FormScreen #status { width: 1fr; height: auto; max-height: 3; }
-    FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
-    """
-    AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["form"]
 
     def __init__(self, console: Console, work: Work, consent: AskConsent, sandbox: Sandbox | None = None,
                  fixed: Mapping[str, str] | None = None, begin: Draft | None = None) -> None:  # fmt: skip
         super().__init__(console, sandbox, begin)
         self._doing = FormWork(self, console, work, consent)
         self._fixed = fixed or {}
-        self._able: Capabilities | None = None
-        self._touched: set[str] = set()
-        self._timer: Timer | None = None
+        self.editing = sandbox is not None
 
-    # --- layout
+    @property
+    def title_words(self) -> str:
+        return f"Edit {shown_name(self._sandbox)}" if self._sandbox else "New sandbox"
 
-    def compose(self) -> ComposeResult:
-        title = f"Edit {shown_name(self._sandbox)}" if self._sandbox else "New sandbox"
-        yield Static(Content(title), id="form-title")
-        yield self.draft_note()
+    def make_body(self) -> FormBody:
         now = self.console_app.now
-        self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service, self.draft, now)
-        with Horizontal(id="form-main"):
-            yield self.body
-            yield FormPreview()
-        if self._sandbox is not None:
-            with VerticalScroll(id="plan-box", can_focus=False):  # visible, however far the fields are scrolled
-                yield Static(id="plan", markup=False)
-        yield Static(id="field-help", markup=False)
-        with Horizontal(id="form-bar"):
-            yield Static(id="status", markup=False)
-            yield Button("Cancel", id="cancel", compact=True)
-            yield Button("Apply" if self._sandbox else "Create", id="submit", variant="primary", compact=True)
-        yield KeyBar()
+        return FormBody(self._sandbox, self._fixed, self.places(), self._service, self.draft, now)
 
-    def _places(self) -> list[HostKey]:
-        """Return the places of the backends that answer, the configured default first."""
-        healthy = [key for key, health in self.console_app.fleet.health.items() if health.ok]
-        return sorted(healthy, key=lambda key: key[0] != self._service.config.backend)
+    async def check(self, *, all_fields: bool = False) -> None:
+        await self._checked(all_fields=all_fields)
 
-    def on_mount(self) -> None:
-        """Focus the first field for a new sandbox. For an existing one focus none, as early keys would change it."""
-        self.begin_keeping()
-        self.watch(self.body, "virtual_size", self._fit)
-        self.run_worker(self.read_secrets(), group="secrets")
-        self.run_worker(self.read_images(), group="images")
-        self._touched |= self.draft.texts.keys()
-        self.watch(self.console_app, "fleet", lambda: self.body.offer(self._places()), init=False)
-        if self._sandbox is None:
-            self.body.focus_first()
-        if self._sandbox is not None or self.draft.texts:
-            self._check_soon()
-
-    def on_resize(self) -> None:
-        """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""
-        self.set_class(self.size.width >= _WIDE, "-wide")
-        self._fit()
-        if self._sandbox is not None:
-            self._check_soon()
-
-    def _fit(self) -> None:
-        """Give the fields the rows that they need, if there is room, so that the buttons stay near them."""
-        main = self.query_one("#form-main")
-        others = (widget for widget in self.children if widget is not main and widget.display)
-        room = self.size.height - sum(widget.outer_size.height for widget in others)
-        wanted = self.body.virtual_size.height + 1
-        if not self.has_class("-preview"):
-            main.styles.height = wanted if 0 < wanted < room else "1fr"
-
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Show what the focused field means, and whether the backend supports it."""
-        row = next((node for node in event.widget.ancestors if isinstance(node, FormRow)), None)
-        put(self, "#field-help", self._help(row.field) if row else Content(""))
-
-    def _help(self, field: SpecField) -> Content:
-        words: list[tuple[str, str]] = [(field.help[:1].upper() + field.help[1:], "$text-muted")]
-        if field.needs and self._able is not None and not self._able.has(need := Capability(field.needs)):
-            words.append((f"  ✕ not here: {clean(self._able.reason(need), cap=200)}", "$text-warning"))
-        return Content.assemble(*words)
-
-    # --- checking while the user types
-
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        self._touched.add((event.input.id or "").removeprefix("field-"))
-        self.keep_draft()
-        self._check_soon()
-
-    @on(Checkbox.Changed)
-    def _ticked(self, event: Checkbox.Changed) -> None:
-        self._touched.add((event.checkbox.id or "").removeprefix("field-"))
-        self.keep_draft()
-        self._check_soon()
-
-    @on(ListRow.Changed)
-    def _listed(self, event: ListRow.Changed) -> None:
-        self._touched.add(event.row.field.name)
-        self.keep_draft()
-        self._check_soon()
-
-    @on(Select.Changed)
-    def _chosen_place(self) -> None:
-        self.run_worker(self.read_images(), group="images", exclusive=True)
-        self._check_soon()
-
-    def _check_soon(self) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(CHECK_S, lambda: self.run_worker(self._check(), exclusive=True, group="check"))
-
-    async def _check(self, *, all_fields: bool = False) -> tuple[SandboxSpec, dict[str, str]]:
-        """Read the form and show the problems of the fields that were edited."""
+    async def _checked(self, *, all_fields: bool) -> tuple[SandboxSpec, Mapping[str, str]]:
+        """Read the form and show its problems. Returns the spec and all problems."""
         spec, problems = self.body.read()
         if (where := self.body.place) is not None:
             try:
@@ -209,18 +60,9 @@ class FormScreen(FormTools):
                 problems = {**problems, "backend": error.message}
         problems |= await self._show_plan(spec)
         self._show_notes(spec)
-        for preview in self.query(FormPreview):  # none while the screen closes
-            preview.show(self._command(spec), self._service.masking.spec(spec))
-        self.tell(problems if all_fields else {key: text for key, text in problems.items() if key in self._touched})
+        self.show_preview()
+        self.show_problems(problems, all_fields=all_fields)
         return spec, problems
-
-    def tell(self, problems: Mapping[str, str]) -> None:
-        """Show problems beside their fields, and those that belong to no field below."""
-        rest = self.body.tell(problems)
-        words = [f"{key}: {text}" for key, text in rest.items()]
-        if fields := labels_of(problems):
-            words.append(f"to fix: {fields} (F3 goes to the next)")
-        self.say("; ".join(words), error=True)
 
     async def _show_plan(self, spec: SandboxSpec) -> dict[str, str]:
         """Show how each change would be applied. Returns the changes that are impossible."""
@@ -230,7 +72,7 @@ class FormScreen(FormTools):
             plan = await self._service.plan(self._sandbox, spec)
         except ConsoleError as error:
             return {"backend": error.message}
-        put(self, "#plan", plan_words(plan, min(_PLAN_WIDTH, self.size.width - _PLAN_MARGIN)))
+        put(self, "#plan", plan_words(plan, self.plan_width))
         return {
             change.field: change.reason or "unsupported" for change in plan.changes if change.how is How.UNSUPPORTED
         }
@@ -241,51 +83,15 @@ class FormScreen(FormTools):
         notes = self._service.notes(spec, *where) if self._sandbox is None and where else ()
         put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
 
-    def _command(self, spec: SandboxSpec) -> str:
-        """Return the equivalent command line for what is typed so far."""
+    def written(self) -> tuple[str, SandboxSpec | None]:
+        spec, _ = self.body.read()
         if self._sandbox is not None:
-            return command_line(self._service.masking.action(Update(self._sandbox.ref, spec)), spec_of(self._sandbox))
+            update = self._service.masking.action(Update(self._sandbox.ref, spec))
+            return command_line(update, spec_of(self._sandbox)), self._service.masking.spec(spec)
         backend, host = self.body.place or ("BACKEND", "HOST")
         named = structs.replace(spec, name=spec.name or "NAME", image=spec.image or "IMAGE")
-        return command_line(self._service.masking.action(Create(named, backend, host)))
-
-    # --- preview and copies
-
-    def action_preview(self) -> None:
-        """Switch to the preview if it is not beside the fields, or back to the fields."""
-        self.toggle_class("-preview")
-        self.query_one("#form-main").styles.height = "1fr"
-        self._fit()
-
-    def action_copy(self) -> None:
-        """Copy the equivalent command."""
-        self.app.copy_to_clipboard(self._command(self.body.read()[0]))
-        self.notify("Copied the command")
-
-    def action_save(self) -> None:
-        """Save the spec as TOML, in a file that the user names."""
-        if self.app.screen is self:
-            self.run_worker(self._save(), group="save", exclusive=True)
-
-    async def _save(self) -> None:
-        spec = self._service.masking.spec(self.body.read()[0])
-        safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in spec.name)[:40] or "sandbox"
-        question = AskScreen("Save the spec to", "a file that does not exist yet", str(Path.cwd() / f"{safe}.toml"))
-        if not (typed := await self.app.push_screen_wait(question)):
-            return
-        path = Path(typed).expanduser().absolute()
-        try:
-            await save_new(path, lambda: [toml_of(spec).encode()], await self._service.ground())
-        except OSError as error:
-            self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
-        except ConsoleError as error:
-            self.notify(f"{error.message}. {error.hint}", title="save", severity="error")
-        else:
-            self.notify(f"Saved to {path}")
-
-    def action_next_problem(self) -> None:
-        """Go to the next field with a problem."""
-        self.body.focus_problem(after=True)
+        command = command_line(self._service.masking.action(Create(named, backend, host)))
+        return command, self._service.masking.spec(spec)
 
     def refuse(self, problems: Mapping[str, str]) -> None:
         """Show problems, and go to the first field that has one."""
@@ -301,50 +107,8 @@ class FormScreen(FormTools):
     def busy(self) -> bool:
         return self._doing.going_on
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the form can still show messages."""
-        return self.is_attached
-
-    def done(self) -> None:
-        """Close the form, unless another screen covers it. What was typed is applied, so no draft is left."""
-        self.drop_draft()
-        if self.is_current:
-            self.dismiss()
-
-    def say(self, text: str, *, error: bool = False) -> None:
-        """Show progress below the fields."""
-        put(self, "#status", plain(text, "$text-error" if error else "$dim"))
-
-    # --- submitting
-
-    @on(Button.Pressed, "#submit")
-    @on(Input.Submitted)
-    def _submitted(self) -> None:
-        self.action_submit()
-
-    @on(Button.Pressed, "#cancel")
-    def _cancelled(self) -> None:
-        self.action_close()
-
-    def action_submit(self) -> None:
-        """Create the sandbox, or apply the changes."""
-        if not self._doing.going_on and self.app.screen is self:  # otherwise a question of it is open
-            after_keys(self, self._begin)
-
-    def _begin(self) -> None:
-        self._stop_checking()
-        # A worker of the app, as this screen may close while the action runs.
-        self.app.run_worker(self._submit(), group="submit", exclusive=True)
-
-    def _stop_checking(self) -> None:
-        """Cancel checks: a late one would overwrite the action's messages."""
-        if self._timer is not None:
-            self._timer.stop()
-        self.workers.cancel_group(self, "check")
-
-    async def _submit(self) -> None:
-        spec, problems = await self._check(all_fields=True)
+    async def submit(self) -> None:
+        spec, problems = await self._checked(all_fields=True)
         where = self.body.place
         if where is None:
             self.say("No backend answers: a sandbox cannot be created now.", error=True)

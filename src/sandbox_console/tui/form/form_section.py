@@ -47,7 +47,8 @@ class FormSection(Collapsible):
             words.append((f"  ✕ {wrong} to fix", "$text-error"))
         elif self.collapsed:
             words.append((f"  {self._summary()}", "$text-muted"))
-        self.query_one(CollapsibleTitle).label = Content.assemble(*words)
+        for title in self.query(CollapsibleTitle):  # none while the screen closes
+            title.label = Content.assemble(*words)
 
     def _summary(self) -> str:
         held = [f"{row.field.label.lower()} {_short(row.text)}" for row in self.rows if row.text]

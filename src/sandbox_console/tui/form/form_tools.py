@@ -114,15 +114,15 @@ class FormTools(KeptForm):
 
     def action_pin(self) -> None:
         """Replace the image's tag by its digest."""
-        if not self.query_one(ImageRow).pin():
+        if not any(row.pin() for row in self.query(ImageRow)):
             self.notify("The digest is known for images that were pulled.", severity="warning")
 
     def action_pull(self) -> None:
         """Pull the image of the line, or cancel its pull."""
         if self._pull is not None and not self._pull.done:
             self._pull.cancel()
-        elif self.query_one(ImageRow).missing and self.body.place is not None:
-            self.app.run_worker(self._begin_pull(PullImage(*self.body.place, self.query_one(ImageRow).text)))
+        elif (place := self.body.place) and (row := next(iter(self.query(ImageRow)), None)) and row.missing:
+            self.app.run_worker(self._begin_pull(PullImage(*place, row.text)))
 
     async def _begin_pull(self, action: PullImage) -> None:
         async def answer(asked: Ask | None) -> bool:

@@ -19,7 +19,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.form.entry_list import Entry, EntryList
 from sandbox_console.tui.form.form_rows import FormRow
-from sandbox_console.tui.text.formatting import size, span
+from sandbox_console.tui.text.formatting import platform_words, size, span
 
 _SHOWN = 6
 _FOLDERS_MOST = 2000
@@ -125,7 +125,7 @@ class ImageRow(FormRow):
     def _facts(self, image: Image) -> str:
         age = f"{span(self._clock() - image.created_at)} old" if image.created_at else ""
         digest = image.digest.rpartition("@")[2][:19]
-        return "  ".join(filter(None, [size(image.size_bytes), age, digest]))
+        return "  ".join(filter(None, [size(image.size_bytes), age, platform_words(image), digest]))
 
     def _show_note(self) -> None:
         text, parts = self.text, []
@@ -136,6 +136,8 @@ class ImageRow(FormRow):
         elif image := self.known:
             pins = "  (F5 pins the digest)" if image.digest else ""
             parts.append((f"● here: {self._facts(image)}{pins}", "$text-muted"))
+            if image.emulated:
+                parts.append(("! not for this host's processor: it runs only by emulation, if at all", "$text-warning"))
         elif self.missing:
             parts.append(("not here; it is pulled when the sandbox is made, or now by Ctrl+L", "$text-muted"))
         put_note(self, "#image-note", Content("\n").join([Content.styled(*one) for one in parts]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from textual import getters
@@ -19,7 +20,10 @@ from sandbox_console.tui.form.form_draft import Draft, DraftFile
 
 
 class KeptForm(Screen[None]):
-    """A form whose fields are in ``body``. ``draft`` is what was typed into it earlier and not applied."""
+    """A form whose fields are in ``body``. ``draft`` is what was typed into it earlier and not applied.
+
+    It is about ``sandbox``, about ``several``, or about a new one.
+    """
 
     DEFAULT_CSS = """
     KeptForm > #draft-note { height: auto; padding: 0 2; color: $text-warning; display: none; }
@@ -28,11 +32,14 @@ class KeptForm(Screen[None]):
     console_app = getters.app(BaseApp)
     body: FormBody
 
-    def __init__(self, console: Console, sandbox: Sandbox | None, begin: Draft | None = None) -> None:
+    def __init__(
+        self, console: Console, sandbox: Sandbox | None, begin: Draft | None = None, several: Sequence[Sandbox] = ()
+    ) -> None:
         super().__init__()
         self._service = console
         self._sandbox = sandbox
-        about = f"{console.audit_log.actor}\0{sandbox.ref if sandbox else ''}"
+        refs = sorted(str(one.ref) for one in (*several, *([sandbox] if sandbox else [])))
+        about = "\0".join([console.audit_log.actor, *(refs or [""])])
         self._file = DraftFile(find_paths().state / "drafts", about)
         self.draft = begin or self._file.take() or Draft({})
         self._learned = self._told = False

@@ -6,6 +6,7 @@ import shlex
 
 from textual.content import Content
 
+from sandbox_console.model.drift import drifted
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service.reads.losses import Losses, kept_image
@@ -28,9 +29,33 @@ def loss_words(losses: Losses, sandbox: Sandbox, *, commits: str, at: float) -> 
         ("\nEnds  ", "bold"),
         (_ends(losses, sandbox), ""),
     ]
+    if words := live_egress(sandbox):
+        parts += [("\nStays ", "bold"), (words, "")]
     if losses.files:
         parts += [("\nKeep  ", "bold"), *_keeping(losses, sandbox, commits, at)]
     return Content.assemble(*parts)
+
+
+def loss_sentence(losses: Losses, sandbox: Sandbox) -> str:
+    """Return what a recreation loses and how long it is down, in one line."""
+    if losses.files_unknown:
+        lost = f"loses what it wrote outside its workspace (which files is not known: {losses.files_unknown})"
+    elif losses.files:
+        lost = f"loses {len(losses.files)} files, {size(losses.known_bytes)}, outside its workspace"
+    else:
+        lost = "loses no file"
+    down = "down while the old one stops (up to 10 s) and the new one starts" if sandbox.status.live else ""
+    ends = f"ends {_ends(losses, sandbox)}" if sandbox.status.live else ""
+    return "; ".join(filter(None, (lost, ends, down, live_egress(sandbox))))
+
+
+def live_egress(sandbox: Sandbox) -> str:
+    """Return which egress that was decided while it ran a new sandbox has too; empty if none."""
+    if sandbox.spec is None or "egress" not in drifted(sandbox):
+        return ""
+    found = sandbox.found["egress"]
+    words = found if isinstance(found, str) else ", ".join(found) or "nothing is allowed"
+    return f"egress as it was decided while it ran ({clean(words, cap=200)}), with your changes"
 
 
 def _downtime(sandbox: Sandbox) -> str:

@@ -21,7 +21,10 @@ Defined = Callable[[], Sequence[SecretInfo]]
 
 
 class SecretsRow(FormRow):
-    """Ticks choose secrets. A chosen name that is not defined is listed too, so that its box can be cleared."""
+    """Ticks choose secrets. A chosen name that is not defined is listed too, so that its box can be cleared.
+
+    ``notes`` say more about secrets, by name.
+    """
 
     DEFAULT_CSS = """
     SecretsRow .list-line { height: auto; }
@@ -30,10 +33,14 @@ class SecretsRow(FormRow):
     SecretsRow Button:focus { color: $foreground; }
     """
 
-    def __init__(self, field: SpecField, value: str, fixed: str, typed: str | None, defined: Defined) -> None:
+    def __init__(
+        self, field: SpecField, value: str, fixed: str, typed: str | None, defined: Defined,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(field, value, "", fixed, typed)
         self._chosen = self.begins.split()
         self._defined = defined
+        self._notes = notes or {}
         self._read: Mapping[str, str] = {}
 
     def compose(self) -> ComposeResult:
@@ -73,14 +80,15 @@ class SecretsRow(FormRow):
     def refresh_list(self) -> None:
         """Show what is defined now."""
         defined = {secret.name: secret for secret in self._defined()}
-        names = [*defined, *(name for name in self._chosen if name not in defined)]
+        names = list(dict.fromkeys([*defined, *self._chosen]))
         self.query_one(EntryList).show([self._line_of(name, defined.get(name)) for name in names])
 
     def _line_of(self, name: str, secret: SecretInfo | None) -> Entry:
         ticked = name in self._chosen
         if secret is None:
             return Entry(name, "✕ not defined in the config", "$text-error", ticked)
-        words = f"{secret.source}  → {' '.join(secret.hosts) or 'any host'}"
+        noted = f"{note}  · " if (note := self._notes.get(name)) else ""
+        words = f"{noted}{secret.source}  → {' '.join(secret.hosts) or 'any host'}"
         match self._read.get(name):
             case None:
                 return Entry(name, f"{words}  · read when it is needed", ticked=ticked)

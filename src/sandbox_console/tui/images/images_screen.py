@@ -20,7 +20,7 @@ from sandbox_console.tui.images.image_flow import short_image
 from sandbox_console.tui.images.resource_screen import ResourceScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.text.formatting import DASH, host_label, many, size, span
+from sandbox_console.tui.text.formatting import DASH, host_label, many, platform_words, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
 from sandbox_console.tui.widgets.table.table_rows import Row
@@ -41,6 +41,7 @@ class ImagesScreen(ResourceScreen[Image]):
         Column("name", "NAME", 30, 60, priority=0),
         Column("size", "SIZE", 5, 8, "right", priority=1, largest=True),
         Column("age", "AGE", 6, 8, "right", priority=3),
+        Column("platform", "PLATFORM", 11, 24, priority=3),
         Column("used", "USED BY", 12, 40, priority=1, flex=True, largest=True),
         Column("id", "ID", 14, 14, priority=4),
         Column("backend", "BACKEND", 8, 24, priority=2),
@@ -57,15 +58,15 @@ class ImagesScreen(ResourceScreen[Image]):
         age = None if image.created_at is None else now - image.created_at
         used, style = self._used(image)
         rest = (
-            size(image.size_bytes), DASH if age is None else span(age), used, short_image(image.id),
-            host_label(host_key),
+            size(image.size_bytes), DASH if age is None else span(age), platform_words(image) or DASH, used,
+            short_image(image.id), host_label(host_key),
         )  # fmt: skip
-        order = (image.size_bytes, age, image.used_by, image.id, host_key)
+        order = (image.size_bytes, age, image.platforms, image.used_by, image.id, host_key)
         return [
             Row(
                 (host_key, image.id, name),
                 (clean(name, cap=200) or "(no name)", *rest),
-                ("" if name else "dim", "", "", style, "dim", "dim"),
+                ("" if name else "dim", "", "", "warn" if image.emulated else "dim", style, "dim", "dim"),
                 (name, *order),
             )
             for name in image.names or ("",)

@@ -88,6 +88,12 @@ def hint(node: DOMNode | None, action: str, words: str) -> str:
     return f"{key} {words}" if key else ""
 
 
+def no_search(node: DOMNode, action: str) -> str:
+    """Return why there is no next match, and the key that searches."""
+    starts = hint(node, action, "searches.")
+    return f"Nothing is being searched for. {starts}".rstrip()
+
+
 def hints(node: DOMNode | None, *pairs: tuple[str, str]) -> str:
     """Return the hints for several actions and their words, side by side."""
     return "  ".join(filter(None, (hint(node, action, words) for action, words in pairs)))

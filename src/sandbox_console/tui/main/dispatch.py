@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sandbox_console.model.action import Create
-from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.availability import choices, verb_key
 from sandbox_console.tui.actions.cli_command import bulk_command, command_line
@@ -19,6 +19,7 @@ from sandbox_console.tui.state.messages import (
     AttachRequested,
     BulkRequested,
     ChangesRequested,
+    EditSeveralRequested,
     FormRequested,
     ForwardRequested,
     VerbInputRequested,
@@ -40,8 +41,7 @@ from sandbox_console.tui.text.formatting import LOCAL, many, shown_name
 def ask(screen: MainBase, verb: Verb) -> None:
     """Request a verb on the marked sandboxes, or on the selected one."""
     if marked := screen.marked:
-        shown = {row.key for row in screen.table.rows}
-        screen.post_message(BulkRequested(verb, marked, {one.ref for one in marked if one.ref not in shown}))
+        screen.post_message(BulkRequested(verb, marked, hidden(screen, marked)))
         return
     sandbox = screen.selected
     if sandbox is None:
@@ -50,6 +50,12 @@ def ask(screen: MainBase, verb: Verb) -> None:
         screen.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
     else:
         screen.post_message(ActionRequested(verb.make(sandbox), sandbox))
+
+
+def hidden(screen: MainBase, marked: Iterable[Sandbox]) -> set[SandboxRef]:
+    """Return the marked sandboxes that the list does not show now."""
+    shown = {row.key for row in screen.table.rows}
+    return {one.ref for one in marked if one.ref not in shown}
 
 
 def ask_name(screen: MainBase, naming: Naming) -> None:
@@ -91,8 +97,13 @@ def ask_changes(screen: MainBase) -> None:
 
 
 def ask_edit(screen: MainBase) -> None:
-    """Request the form of the selected sandbox."""
-    if screen.selected is None:
+    """Request the form of the marked sandboxes, or of the selected one."""
+    marked = screen.marked
+    if len(marked) > 1:
+        screen.post_message(EditSeveralRequested(marked, hidden(screen, marked)))
+    elif marked:
+        screen.post_message(FormRequested(marked[0]))
+    elif screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
     else:
         screen.post_message(FormRequested(screen.selected))
@@ -153,6 +164,7 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
         choices.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else reason))
     return [
         *choices,
+        Choice("edit", "Edit", keys.first("edit")),
         Choice("merge", "Merge logs", keys.first("merge-logs")),
         Choice("compare", "Compare", keys.first("compare"), "" if len(marked) == 2 else "it needs two"),
         Choice("unmark", "Unmark", keys.first("unmark")),

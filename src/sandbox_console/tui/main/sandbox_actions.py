@@ -35,7 +35,7 @@ class AskActions(DetailActions):
             self.post_message(TemplateRequested(self.selected))
 
     def action_edit(self) -> None:
-        """Edit the selected sandbox."""
+        """Edit the marked sandboxes together, or the selected one."""
         dispatch.ask_edit(self)
 
     def action_pause(self) -> None:

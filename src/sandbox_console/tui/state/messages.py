@@ -36,13 +36,20 @@ class ActionRequested(Message):
 
 
 class BulkRequested(Message):
-    """The user requests one action on several sandboxes. ``hidden`` are those that a filter hides."""
+    """The user requests one action on several sandboxes. ``hidden`` are those that a filter hides.
 
-    def __init__(self, verb: Verb, sandboxes: Sequence[Sandbox], hidden: Collection[SandboxRef] = ()) -> None:
+    ``agreed`` is called when they have confirmed it.
+    """
+
+    def __init__(
+        self, verb: Verb, sandboxes: Sequence[Sandbox], hidden: Collection[SandboxRef] = (),
+        agreed: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.verb = verb
         self.sandboxes = sandboxes
         self.hidden = hidden
+        self.agreed = agreed
 
 
 class ShellsRequested(Message):
@@ -98,6 +105,15 @@ class FormRequested(Message):
     def __init__(self, sandbox: Sandbox | None = None) -> None:
         super().__init__()
         self.sandbox = sandbox
+
+
+class EditSeveralRequested(Message):
+    """The user requests to edit several sandboxes together. ``hidden`` are those that a filter hides."""
+
+    def __init__(self, sandboxes: Sequence[Sandbox], hidden: Collection[SandboxRef] = ()) -> None:
+        super().__init__()
+        self.sandboxes = sandboxes
+        self.hidden = hidden
 
 
 class FormSourceRequested(Message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -28,8 +28,22 @@ from sandbox_console.model.sandbox import Sandbox, Status, spec_of
 from sandbox_console.model.text import ascii_id
 
 
+class Look(Struct, frozen=True):
+    """What a verb would do to one sandbox: a note for the question, or why it is left out.
+
+    ``keep`` is an action that keeps what would be lost, if it is done before.
+    """
+
+    note: str = ""
+    refusal: str = ""
+    keep: Action | None = None
+
+
 class Verb(Struct, frozen=True):
-    """One verb of the list: its key, its menu label, and a sentence that describes it."""
+    """One verb of the list: its key, its menu label, and a sentence that describes it.
+
+    ``look``, if there is one, finds out what it would do to a sandbox. Raises ConsoleError.
+    """
 
     name: str
     key: str
@@ -38,6 +52,7 @@ class Verb(Struct, frozen=True):
     make: Callable[[Sandbox], Action]
     states: frozenset[Status]
     danger: bool = False
+    look: Callable[[Sandbox], Awaitable[Look]] | None = None
 
 
 _DOWN = frozenset({Status.CREATED, Status.EXITED, Status.FAILED, Status.LOST, Status.UNKNOWN})

@@ -13,7 +13,7 @@ from sandbox_console.model.secret import shown_env
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import BY_NAME, FIELDS, Kind, SpecField
 
-BREAK = "␊"
+BREAK = "⏎"
 """The sign for a line break in the form, whose fields have one line."""
 
 TICKED = "yes"
@@ -46,7 +46,7 @@ def texts_of(spec: SandboxSpec) -> dict[str, str]:
 
 def with_entries_of(text: str, base: str, names: Collection[str]) -> str:
     """Return a table's text with the entries of these names taken from another table's text."""
-    kept = {name: value for name, value in _pairs(base.replace(BREAK, "\n")).items() if name in names}
+    kept = {name: value for name, value in pairs(base.replace(BREAK, "\n")).items() if name in names}
     return shlex.join([*shlex.split(text), *(f"{name}={value}" for name, value in kept.items())]).replace("\n", BREAK)
 
 
@@ -79,7 +79,7 @@ def _read(field: SpecField, text: str) -> Any:
         case Kind.LIST:
             return tuple(dict.fromkeys(text.replace(",", " ").split()))
         case Kind.TABLE:
-            return _pairs(text)
+            return pairs(text)
         case Kind.FLAG:
             return text == TICKED
         case Kind.CHOICE:
@@ -137,7 +137,8 @@ def _words(text: str) -> tuple[str, ...]:
         raise ValueError(f"{error}: quotes must be closed") from None
 
 
-def _pairs(text: str) -> dict[str, str]:
+def pairs(text: str) -> dict[str, str]:
+    """Return the words ``key=value`` of a text as a table. Raises ValueError, which says what to write instead."""
     found: dict[str, str] = {}
     for word in _words(text):
         key, equals, value = word.partition("=")

@@ -6,12 +6,15 @@ import unicodedata
 from functools import lru_cache
 
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.image import Image
 from sandbox_console.model.sandbox import Exit, HealthState, HostKey, Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
 
 LEAVE_KEY = "ctrl+right_square_bracket"
 """The only key that a guest's terminal does not receive."""
 DASH = "–"
+_PLATFORMS = 2
+"""How many platforms of an image are named; the rest are counted."""
 STATUS = {
     Status.CREATED: ("○", "dim"),
     Status.STARTING: ("◌", "accent"),
@@ -179,3 +182,13 @@ def mixes_scripts(text: str) -> bool:
 def _script(char: str) -> str:
     # The standard library has no table of scripts, but the first word of a letter's name is its script.
     return unicodedata.name(char, "UNKNOWN").split()[0].split("-")[0]
+
+
+def platform_words(image: Image) -> str:
+    """Return the platforms of an image that its host has, with a sign if it runs there only by emulation.
+
+    Empty if they are not known.
+    """
+    shown, more = image.platforms[:_PLATFORMS], len(image.platforms) - _PLATFORMS
+    words = [*(clean(one, cap=30) for one in shown), *([f"+{more}"] if more > 0 else []), *(["!"] * image.emulated)]
+    return " ".join(words)

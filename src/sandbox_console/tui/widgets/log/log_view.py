@@ -15,7 +15,7 @@ from textual.message import Message
 from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.logs.store import Line
 from sandbox_console.model.text import strip_colours
-from sandbox_console.tui.keys.keymap import hint, key_of
+from sandbox_console.tui.keys.keymap import hint, key_of, no_search
 from sandbox_console.tui.keys.page_keys import AGO, PAGE_KEYS
 from sandbox_console.tui.text.formatting import many
 from sandbox_console.tui.widgets.log.log_canvas import LogCanvas
@@ -198,6 +198,8 @@ class LogView(LogCanvas, can_focus=True):
             at = self._match if self._match is not None else self._bottom_line
             number = found.after(at) if step > 0 else found.before(at)
             self._go_to_match(found.number_at(0 if step > 0 else -1) if number is None else number)
+        else:
+            self.notify(no_search(self, "logs-search"))
 
     # --- appearance
 

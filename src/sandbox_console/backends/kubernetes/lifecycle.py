@@ -1,0 +1,198 @@
+"""Creates, starts, stops and removes. ``operatingMode: Suspended`` stops a Sandbox, and ``Running`` starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from sandbox_console.backends.common.messages import name_taken
+from sandbox_console.backends.kubernetes import annotations as own
+from sandbox_console.backends.kubernetes import manifests, objects
+from sandbox_console.backends.kubernetes.causes import judge
+from sandbox_console.backends.kubernetes.cluster import MERGE, Cluster
+from sandbox_console.backends.kubernetes.failures import Forbidden
+from sandbox_console.backends.kubernetes.finder import Finder
+from sandbox_console.backends.kubernetes.inventory import Place
+from sandbox_console.errors import BackendError, Conflict, InvalidSpec, NotFound, TimedOut, Unsupported
+from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.model.sandbox import SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
+
+LOOK_S = 0.25
+"""Between two looks at a Sandbox that is to change."""
+
+START_S = 90.0
+"""A node may have to pull the image. After this long a start is left to the cluster, and the sandbox stays starting."""
+
+STOP_S = 40.0
+"""Beyond the grace: the kubelet and the controller look every few seconds."""
+
+_POD_STOP = "a Pod is not started again: rm deletes it; a Sandbox of agents.x-k8s.io can be stopped and started"
+
+
+class Lifecycle:
+    """Changes of one backend's Sandboxes and Pods."""
+
+    def __init__(self, cluster: Cluster, finder: Finder) -> None:
+        self._cluster = cluster
+        self._finder = finder
+
+    async def create(self, spec: SandboxSpec, installation: str, host: str) -> SandboxRef:
+        """Make a Sandbox that is suspended, and its NetworkPolicy. Raises Conflict if the name is taken."""
+        namespace = self._cluster.namespace
+        path = await self._cluster.boxes(namespace=namespace)
+        await self._check_runtime(spec.runtime)
+        try:
+            what = f"create {_BOXES} {namespace}/{spec.name}"
+            made = await self._send("POST", path, what, manifests.box(spec, installation))
+        except Conflict:
+            raise name_taken(spec.name) from None
+        box = objects.box(made)
+        ref = SandboxRef("kubernetes", host, box.metadata.uid)
+        try:
+            self._finder.inventory.put_box(box)
+            policies = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+            policy = manifests.network_policy(spec, box.metadata.uid)
+            await self._send("POST", policies, f"create networkpolicies.networking.k8s.io {namespace}", policy)
+        except BaseException:
+            await run_to_completion(self._delete(Place(box, None)))
+            raise
+        return ref
+
+    async def _check_runtime(self, name: str | None) -> None:
+        """Raise InvalidSpec for a RuntimeClass that there is not: no Pod would ever be made."""
+        if not name:
+            return
+        await self._cluster.core("pods")  # logs in
+        path = f"/apis/node.k8s.io/v1/runtimeclasses/{quote(name, safe='')}"
+        try:
+            await self._cluster.call("GET", path, f"get runtimeclasses.node.k8s.io {name}")
+        except NotFound:
+            raise InvalidSpec({"runtime": f"the cluster has no RuntimeClass {name!r}"}) from None
+        except Forbidden:  # the Pod will tell
+            return
+
+    async def start(self, ref: SandboxRef) -> None:
+        """Resume a Sandbox, and wait until it runs or cannot. One whose command has ended gets a new Pod."""
+        place = await self._finder.place(ref)
+        row = self._finder.inventory.of(place)
+        if row.status in (Status.RUNNING, Status.STARTING):
+            return
+        if place.box is None:
+            raise Unsupported(f"{row.name}: {_POD_STOP}")
+        if place.box.spec.operating_mode != "Suspended":
+            await self._suspend(ref, place, 1.0)
+        await self._patch(place, "Running", {own.STARTED: datetime.now(UTC).isoformat()})
+        await self._until(ref, START_S, _begun, late_is_error=False)
+        row = await self._finder.inspect(ref)
+        if row.status is Status.FAILED:
+            raise BackendError(f"{row.name} cannot start: {row.detail}", hint=f"sandbox-console events {row.name}")
+
+    async def stop(self, ref: SandboxRef, grace_s: float) -> None:
+        """Suspend a Sandbox: its Pod gets SIGTERM, and SIGKILL after the grace. Waits until the Pod is gone."""
+        place = await self._finder.place(ref)
+        row = self._finder.inventory.of(place)
+        if not row.status.live:
+            return
+        if place.box is None:
+            raise Unsupported(f"{row.name}: {_POD_STOP}")
+        await self._suspend(ref, place, grace_s)
+
+    async def _suspend(self, ref: SandboxRef, place: Place, grace_s: float) -> None:
+        await self._patch(place, "Suspended", {})
+        if place.pod is not None:  # the controller deletes it too, but knows nothing of the grace
+            await self._delete_pod(place, max(1, math.ceil(grace_s)))
+        await self._until(ref, grace_s + STOP_S, lambda now: now.pod is None, late_is_error=True)
+
+    async def remove(self, ref: SandboxRef, *, force: bool) -> None:
+        """Delete the object; its Pod goes with it. Raises Conflict if it is running, unless ``force``."""
+        place = await self._finder.place(ref)
+        row = self._finder.inventory.of(place)
+        if row.status.live and not force:
+            raise Conflict(f"{row.name} is {row.status}", hint=f"sandbox-console rm --force {row.name}")
+        if place.pod is not None and force:
+            await self._delete_pod(place, 1)
+        if place.box is not None:
+            await self._delete(place)
+        await self._gone(ref)
+
+    async def relabel(self, ref: SandboxRef, spec: SandboxSpec) -> None:
+        """Store a spec with other labels. The labels of a running Pod stay."""
+        place = await self._finder.place(ref)
+        if place.box is None or own.SPEC not in (place.meta.annotations or {}):
+            raise Unsupported("only a Sandbox that the console made can be changed")
+        old: dict[str, str | None] = dict.fromkeys(place.meta.labels or {})
+        labels = {**{key: None for key in old if key not in spec.labels}, **manifests.labels_of(spec)}
+        await self._merge(place, {"metadata": {"labels": labels, "annotations": {own.SPEC: manifests.stored(spec)}}})
+
+    async def _patch(self, place: Place, mode: str, notes: dict[str, str]) -> None:
+        await self._merge(place, {"metadata": {"annotations": notes}, "spec": {"operatingMode": mode}})
+
+    async def _merge(self, place: Place, body: dict[str, Any]) -> None:
+        """Change a Sandbox, if it is still the same one."""
+        body["metadata"]["uid"] = place.meta.uid
+        path = await self._cluster.boxes(place.meta.name, namespace=place.meta.namespace)
+        what = f"patch {_BOXES} {place.meta.namespace}/{place.meta.name}"
+        data = await self._send("PATCH", path, what, body, MERGE)
+        self._finder.inventory.put_box(objects.box(data))
+
+    async def _delete(self, place: Place) -> None:
+        path = await self._cluster.boxes(place.meta.name, namespace=place.meta.namespace)
+        what = f"delete {_BOXES} {place.meta.namespace}/{place.meta.name}"
+        await self._send("DELETE", path, what, {"preconditions": {"uid": place.meta.uid}})
+
+    async def _delete_pod(self, place: Place, grace_s: int) -> None:
+        pod = place.pod
+        if pod is None:
+            return
+        path = await self._cluster.core("pods", pod.metadata.name, namespace=pod.metadata.namespace)
+        what = f"delete pods {pod.metadata.namespace}/{pod.metadata.name}"
+        body = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": pod.metadata.uid}}
+        try:
+            await self._send("DELETE", path, what, body)
+        except (NotFound, Conflict):  # it is gone already
+            return
+
+    async def _until(
+        self, ref: SandboxRef, seconds: float, fits: Callable[[Place], bool], *, late_is_error: bool
+    ) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                while not fits(await self._finder.place(ref)):  # noqa: ASYNC110 - the cluster changes, nothing here
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            if late_is_error:
+                raise TimedOut(
+                    f"{ref.id} did not change within {seconds:g} s", hint="is agent-sandbox's controller running?"
+                ) from None
+
+    async def _gone(self, ref: SandboxRef) -> None:
+        try:
+            async with asyncio.timeout(STOP_S):
+                while True:
+                    await self._finder.place(ref)
+                    await asyncio.sleep(LOOK_S)
+        except NotFound:
+            self._finder.inventory.drop("boxes", ref.id)
+            self._finder.inventory.drop("selected", ref.id)
+        except TimeoutError:
+            hint = "a finalizer may hold it: kubectl get -o yaml"
+            raise TimedOut(f"{ref.id} is still being deleted", hint=hint) from None
+
+    async def _send(
+        self, method: str, path: str, what: str, body: dict[str, Any], content: str = "application/json"
+    ) -> bytes:
+        return await self._cluster.call(method, path, what, body=msgspec.json.encode(body), content=content)
+
+
+_BOXES = "sandboxes.agents.x-k8s.io"
+
+
+def _begun(place: Place) -> bool:
+    return place.pod is not None and judge(place.pod).status is not Status.STARTING

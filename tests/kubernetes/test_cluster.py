@@ -1,0 +1,142 @@
+"""The backend on the real cluster of ``make test-k8s``: causes, watches, forwards, rights and the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from tests.support.kubernetes import FOLDER, IMAGE, kubectl, namespace
+from tests.support.require import requires
+
+from sandbox_console.backends.common.remote_audit import noted
+from sandbox_console.backends.kubernetes.backend import KubernetesBackend
+from sandbox_console.backends.kubernetes.scope import Scope
+from sandbox_console.errors import BackendUnreachable
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.event import Changed, Listed
+from sandbox_console.model.log import LogQuery
+from sandbox_console.model.sandbox import Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.verdict import verdict
+
+pytestmark = [requires("kubernetes")]
+CAUSES = {
+    "oom": "out of memory",
+    "crash": "its command failed: exit 3",
+    "noimage": "it never ran: ImagePullBackOff",
+    "toolarge": "it never ran: unschedulable",
+    "badinit": "it never ran: init container first: CrashLoopBackOff",
+    "evicted": "lost: evicted",
+    "done": "it finished: exit 0",
+}
+
+
+@pytest.fixture(scope="module")
+def space():
+    with namespace() as name:
+        yield name
+
+
+@pytest.fixture
+async def backend(space, tmp_path):
+    file = Path(os.environ["KUBECONFIG"])
+    backend = KubernetesBackend(Scope("test", space, "run=causes", file, network_policy=True), tmp_path / "state")
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
+def spec(name, script):
+    return SandboxSpec(name, image=IMAGE, command=("sh", "-c", script))
+
+
+async def test_the_causes_are_told_as_they_come(backend, space):
+    kubectl("-n", space, "create", "--validate=false", "-f", str(FOLDER / "causes.yaml"))
+    waiting = dict(CAUSES)
+    async with asyncio.timeout(110), aclosing(backend.watch()) as events:
+        async for event in events:
+            rows = (
+                event.sandboxes if isinstance(event, Listed) else [event.sandbox] if isinstance(event, Changed) else []
+            )
+            for row in rows:
+                judged = verdict(row, ())
+                if judged is not None and judged.headline.startswith(waiting.get(row.name, "\0")):
+                    del waiting[row.name]
+            if not waiting:
+                return
+
+
+async def test_a_log_has_the_run_before_a_restart(backend):
+    ref = next(one.ref for one in await backend.list() if one.name == "crash")
+    async with asyncio.timeout(60):
+        while not (items := [item async for batch in backend.logs(ref, LogQuery()) for item in batch]):
+            await asyncio.sleep(0.5)
+    assert items[0].data == b"last words\n"
+
+
+async def test_a_port_is_reached_and_the_servers_audit_log_has_the_ids(backend, permit):
+    with noted() as ids:
+        ref = await backend.create(
+            await permit("create"), spec("web", "echo found > /tmp/f; httpd -f -p 8080 -h /tmp"), (), print
+        )
+        await backend.start(await permit("start"), ref, ())
+    told = (Path(os.environ["KUBECONFIG"]).parent / "audit.log").read_text()
+    assert len(ids) >= 3
+    assert all(f'"auditID":"{one}"' in told for one in ids)
+    await asyncio.sleep(1)
+    process = await backend.connect(await permit("forward"), ref, 8080)
+    await process.write(b"GET /f HTTP/1.0\r\n\r\n")
+    answer = b""
+    async for _, data in process.output():
+        answer += data
+        if answer.endswith(b"found\n"):
+            break
+    await process.kill()
+    assert answer.endswith(b"found\n")
+    closed = await backend.connect(await permit("forward"), ref, 8081)
+    assert (await closed.wait()).code != 0
+    await backend.remove(await permit("remove"), ref, force=True)
+
+
+async def test_a_secret_of_the_cluster_is_named_and_never_read(backend, space, permit):
+    kubectl("-n", space, "create", "secret", "generic", "github", "--from-literal=token=value-in-cluster")
+    one = SandboxSpec(
+        "named", image=IMAGE, command=("sh", "-c", "echo $T; sleep 100"), env={"T": "secretKeyRef:github/token"}
+    )
+    ref = await backend.create(await permit("create"), one, (), print)
+    await backend.start(await permit("start"), ref, ())
+    async with asyncio.timeout(30):
+        while not (items := [item async for batch in backend.logs(ref, LogQuery()) for item in batch]):
+            await asyncio.sleep(0.3)
+    assert items[0].data == b"value-in-cluster\n"
+    assert "value-in-cluster" not in str(await backend.raw(ref)) + str(await backend.inspect(ref))
+    await backend.remove(await permit("remove"), ref, force=True)
+
+
+async def test_a_suspended_one_is_resumed_with_a_new_pod(backend, permit):
+    ref = await backend.create(await permit("create"), spec("again", "echo run; sleep 1000"), (), print)
+    assert (await backend.inspect(ref)).status is Status.CREATED
+    await backend.start(await permit("start"), ref, ())
+    first = (await backend.inspect(ref)).started_at
+    await backend.stop(await permit("stop"), ref, 1)
+    assert (await backend.inspect(ref)).status is Status.EXITED
+    await backend.start(await permit("start"), ref, ())
+    again = await backend.inspect(ref)
+    assert again.status is Status.RUNNING
+    assert again.started_at != first
+    await backend.remove(await permit("remove"), ref, force=True)
+
+
+async def test_one_without_rights_is_told_which(space, tmp_path):
+    file = Path(os.environ["KUBECONFIG"] + ".viewer")
+    backend = KubernetesBackend(Scope("test", space, kubeconfig=file), tmp_path / "state")
+    await backend.open()
+    try:
+        assert "create pods/exec" in backend.capabilities().reason(Capability.SHELL)
+        with pytest.raises(BackendUnreachable, match=r"list sandboxes\.agents\.x-k8s\.io"):
+            await backend.list()
+    finally:
+        await backend.close()
