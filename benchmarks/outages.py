@@ -35,7 +35,9 @@ VERBS: tuple[tuple[str, ...], ...] = (
     ("bundle", "{}", "-o", "evidence.tar.zst"), ("quarantine", "{}", "--reason", "test"),
     ("rm", "{}", "--force"), ("create", "{}", "--image", IMAGE),
     ("stop", "-l", "team=x", "--yes"), ("prune", "--yes"),
-    ("images", "prune", "--dry-run"), ("egress", "feed"), ("alerts", "ls"), ("audit", "ls"), ("backends",), ("doctor",),
+    ("images", "pull", "nowhere.invalid/x:1"), ("images", "rm", "none:1"), ("images", "prune", "--dry-run"),
+    ("images", "prune", "--dry-run", "--backend", "docker/near"), ("snapshot", "rm", "s1"),
+    ("up", "--yes"), ("down",), ("egress", "feed"), ("alerts", "ls"), ("audit", "ls"), ("backends",), ("doctor",),
 )  # fmt: skip
 NAMES = ("only-near", "only-far", "cx")
 UNDER: tuple[tuple[str, ...], ...] = (
@@ -59,6 +61,7 @@ class Bench:
         tables = '[backends.docker]\ncontexts = ["near", "far"]\n'
         tables += "".join(f"[backends.{name}]\nenabled = false\n" for name in ("bubblewrap", "microsandbox"))
         (home / "config.toml").write_text(tables + RULE)
+        (home / "sandbox.toml").write_text(f'name = "of-file"\nimage = "{IMAGE}"\n')
         for engine in (near, far):
             name = "near" if engine is near else "far"
             words = ["docker", "context", "create", name, "--docker", f"host={engine.url}"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 from tests.cli.conftest import Cli
@@ -57,6 +60,52 @@ def test_what_is_no_file_and_no_folder_is_refused_alone(cli: Cli, box: str, tmp_
         done = cli("cp", *words)
         assert (done.returncode, b"neither a file" in done.stderr, b"exec" in done.stderr) == (2, True, True)
     assert [row for row in cli.json("audit", "ls") if row["action"] in ("upload", "download")] == []
+
+
+PARTLY = """
+cd /tmp; mkdir -p d/shut d/open; echo x >d/open/file; echo y >d/no; mkfifo d/pipe; chmod 0 d/no d/shut
+python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("d/sock")'
+"""
+
+
+def test_what_can_be_copied_is_and_each_member_that_is_not_is_named(cli: Cli, box: str, tmp_path: Path) -> None:
+    cli.ok("exec", box, "--", "sh", "-c", PARTLY)
+    done = cli("cp", f"{box}:/tmp/d", str(tmp_path), "--json")
+    assert done.returncode == 1, done.stderr
+    [told] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(told["left_out"]) == [
+        "'d/no' cannot be read: Permission denied",
+        "'d/pipe' is neither a file, a folder nor a link",
+        "'d/shut' cannot be read: Permission denied",
+        "'d/sock' is a socket",
+    ]
+    assert (tmp_path / "d/open/file").read_text() == "x\n"
+    assert sorted(one.name for one in (tmp_path / "d").iterdir()) == ["open", "shut"]
+    shutil.rmtree(tmp_path / "d")
+    done = cli("cp", f"{box}:/tmp/d", str(tmp_path))
+    assert (done.returncode, done.stderr.count(b"skipped: ")) == (1, 4)
+    assert b"'d/no' cannot be read" in done.stderr
+    for path in ("/tmp/d/no", "/tmp/d/shut"):  # what was asked for by name is not copied in part
+        assert cli("cp", f"{box}:{path}", str(tmp_path)).returncode == 7
+
+
+def test_all_of_a_sandbox_is_copied_but_for_what_is_the_kernels(cli: Cli, tmp_path: Path) -> None:
+    root = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="sandbox-console-test-"))
+    try:
+        (root / "bin").mkdir()
+        shutil.copy("/bin/busybox", root / "bin/sh")
+        for one in (root, root / "bin", root / "bin/sh"):
+            one.chmod(0o755)
+        cli.ok("create", "small", "--image", f"dir:{root}", "--", "/bin/sh", "-c", "while :; do sleep 9; done")
+        for target, options in (("one", ["--json"]), ("two", [])):
+            (tmp_path / target).mkdir()
+            done = cli("cp", "small:/", str(tmp_path / target), *options)
+            assert done.returncode == 1, done.stderr
+            for name in (b"./dev", b"./proc"):
+                assert b"'" + name + b"' is the kernel's" in done.stdout + done.stderr
+            assert (tmp_path / target / "bin/sh").stat().st_size == Path("/bin/busybox").stat().st_size
+    finally:
+        shutil.rmtree(root)
 
 
 def test_what_a_hostile_sandbox_made_stays_in_its_place(cli: Cli, box: str, tmp_path: Path) -> None:

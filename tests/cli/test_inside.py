@@ -7,12 +7,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.cli.golden import NOW, Golden, sandboxes
 
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.image import Image, Snapshot
-from sandbox_console.model.sandbox import Fact
+from sandbox_console.model.sandbox import Fact, SandboxRef
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
 from sandbox_console.testing.fake_backend import FakeBackend, Within
@@ -183,6 +184,27 @@ def test_what_leaves_a_silent_host_out_goes_on(away: str) -> None:
     assert golden("images rm near:1") == 0  # the default answers, so no other is meant
     golden, _, _ = beside_a_silent_host(away, default="far")
     assert golden("images rm near:1") == 5
+
+
+@pytest.mark.parametrize("away", ["dead", "frozen"])
+def test_a_rename_beside_a_silent_host(away: str) -> None:
+    web = sandboxes()[0]
+
+    def named(backend: str, name: str) -> FakeBackend:
+        ref = SandboxRef(backend, "local", f"{backend}00000001")
+        return FakeBackend([structs.replace(web, ref=ref, name=name)], name=backend, clock=lambda: NOW)
+
+    near, far = named("near", "one"), named("far", "two")
+    golden = Golden([near, far], Config(backends={"far": {"timeout_s": 0.2}}))
+    golden("ls")
+    far.faults.dead = away == "dead"
+    far.faults.verbs.update({"open": HANGS, "list": HANGS} if away == "frozen" else {})
+    assert golden("rename one two") == 7  # there would be two of that name
+    assert "far does not answer and held 'two'" in golden.transcript
+    assert golden("rename two other") == 5
+    assert golden("rename one other") == 0
+    assert golden("rename other two --only-answering") == 0
+    assert [one.name for one in near.sandboxes.values()] == ["two"]
 
 
 @pytest.mark.parametrize("line", ["images ls", "snapshot ls"])

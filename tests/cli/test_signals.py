@@ -147,3 +147,25 @@ def test_a_signal_at_any_moment_ends_the_command_in_order(tmp_path: os.PathLike[
         _, err = process.communicate(timeout=60)
         codes.append((process.returncode, err if "Traceback" in err else ""))
     assert set(codes) == {(130, "")}, codes
+
+
+@pytest.mark.slow
+def test_a_signal_while_the_interpreter_starts_neither_crashes_nor_hangs_it(tmp_path: os.PathLike[str]) -> None:
+    """Python takes the first 50 ms and more for itself, and may lose a signal then; a second one always ends it."""
+    codes = []
+    env = {**os.environ, "SANDBOX_CONSOLE_HOME": str(tmp_path)}
+    for number in range(150):
+        words = [sys.executable, "-m", "sandbox_console", "ls", "--watch"]
+        process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05 + number % 81 / 1000)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, err = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        codes.append((process.returncode, "" if process.returncode == 130 else err.splitlines()[-1:]))
+    python_own = (1, ["KeyboardInterrupt"]), (-signal.SIGINT, ["KeyboardInterrupt"]), (-signal.SIGINT, [])
+    assert [one for one in codes if one != (130, "") and one not in python_own] == []
+    assert (130, "") in codes

@@ -417,3 +417,15 @@ async def test_a_hosts_file_that_is_not_there_is_named(tmp_path, permit):
     with pytest.raises(ConfigError, match="/nowhere/hosts"):
         await backend.start(await permit("start"), ref, [])
     await backend.remove(await permit("remove"), ref, force=True)
+
+
+async def test_denied_not_resolved_and_failed_are_three_outcomes(make):
+    box = await make("nowhere.invalid:80", "good.example.com:1", "127.0.0.1:1")
+    names = ("evil.example.net", "nowhere.invalid", "good.example.com:1")
+    for name in names:
+        await box.run("sh", "-c", f"curl -sS -m 30 http://{name}/")
+    assert [(one.host, str(one.outcome)) for one in await box.records()] == [
+        ("evil.example.net", "denied"),
+        ("nowhere.invalid", "unresolved"),
+        ("good.example.com", "failed"),
+    ]

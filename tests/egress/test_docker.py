@@ -556,6 +556,18 @@ async def test_an_edited_list_is_applied_to_the_running_gateway(make, backend, s
     assert [one.allowed for one in asked] == [False, True, False]
 
 
+async def test_denied_not_resolved_and_failed_are_three_outcomes(make, servers):
+    box = await make("nowhere.invalid:80", "good.example.com:1")
+    names = ("evil.example.net", "nowhere.invalid", "good.example.com:1")
+    for name in names:
+        await box.run("sh", "-c", f"curl -sS -m 30 http://{name}/")
+    assert [(one.host, str(one.outcome)) for one in await box.records()] == [
+        ("evil.example.net", "denied"),
+        ("nowhere.invalid", "unresolved"),
+        ("good.example.com", "failed"),
+    ]
+
+
 async def test_a_recreated_sandbox_keeps_what_was_decided_live(engine, backend, tmp_path, monkeypatch):
     monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
     async with open_console(Config(backend="docker"), backends=[backend]) as console:

@@ -1,7 +1,8 @@
 """OpenEnv's own OpenCodeSessionFactory on sandboxes of ours, where a checkout of OpenEnv can be had.
 
 No package on PyPI contains it: openenv-core 0.3.0 has the harness's base classes, in its wheel and its sdist, but not
-opencode_env. ``OPENENV_CHECKOUT=FOLDER`` names a clone of the repository; test_openenv.py has the stand-in.
+opencode_env, nor has the repository's default branch. ``OPENENV_CHECKOUT=FOLDER`` names a checkout that has it, such as
+meta-pytorch/OpenEnv at ae34dd71, on which these tests pass; test_openenv.py has the stand-in.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 from tests.servers.test_api_inside import BASE, api, home
+from tests.support.engine import IMAGE, private_engine
+from tests.support.require import missing
 
 from sandbox_console.servers import pacing
 from sandbox_console.servers.pacing import Pacing
@@ -75,6 +77,28 @@ async def test_a_dead_backend_without_sandboxes_of_callers_is_no_hindrance(home)
         assert await told(client, "GET", "/v1/sandboxes") == (200, [name])
         assert (await told(client, "DELETE", f"/v1/sandboxes/{name}"))[0] == 204
         assert (await told(client, "DELETE", f"/v1/sandboxes/{name}"))[0] == 204
+
+
+async def test_a_docker_engine_that_is_stopped_is_a_503_until_it_is_back(home, monkeypatch):
+    if reason := missing("docker"):
+        pytest.skip(reason)
+    with private_engine() as engine:
+        monkeypatch.setenv("DOCKER_HOST", engine.url)
+        text = BASE.format(more="").replace('"host"', f'"{IMAGE}"') + 'backend = "docker"\n'
+        async with api(home, text, only_backend="docker") as client:
+            name = await made(client)
+            await asyncio.to_thread(engine.halt)
+            for method, path in (
+                ("GET", "/v1/sandboxes"),
+                ("DELETE", f"/v1/sandboxes/{name}"),
+                ("DELETE", "/v1/sandboxes/sb-000000000000"),
+            ):
+                status, problem = await told(client, method, path)
+                assert (status, problem["code"]) == (503, "unreachable"), (method, path, problem)
+                assert "docker" in problem["detail"].lower(), (method, path, problem)
+            await asyncio.to_thread(engine.start)
+            assert await told(client, "GET", "/v1/sandboxes") == (200, [name])
+            assert (await told(client, "DELETE", f"/v1/sandboxes/{name}"))[0] == 204
 
 
 class Counted(FakeBackend):

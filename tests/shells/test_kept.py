@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import Terminal
+from tests.support.engine import IMAGE
 
 from sandbox_console.model.kept_shell import free_name, shell_name_problem
 
@@ -59,6 +60,36 @@ def test_a_kept_shell_is_left_found_again_and_ended(cli: Cli, box: str) -> None:
     ends = notes(cli, "shell")
     assert [one["exit"] for one in ends if "exit" in one] == [9]
     assert [one["viewer"] for one in ends if "viewer" in one] == ["the shell ended", "detached"]
+
+
+def test_one_is_opened_and_attached_to_without_a_secret_that_cannot_be_read_here(
+    cli: Cli, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = "hunter2-and-more"
+    with (cli.home / "config.toml").open("a") as file:
+        file.write('\n[secrets.TOKEN]\nfrom = "env:MY_TOKEN"\n')
+    image = IMAGE if backend == "docker" else "host"
+    cli.env["MY_TOKEN"] = value
+    words = ("--image", image, "--backend", backend, "--secret", "TOKEN", "--", "sleep", "600")
+    cli.ok("create", "secretive", *words)
+    with Terminal(cli, "shell", "secretive", "--as", "with") as terminal:
+        terminal.type(b"echo =$TOKEN=\r")
+        terminal.until(b"=[secret]=")
+        terminal.type(b"\x1d")
+        terminal.read_to_end()
+    del cli.env["MY_TOKEN"]
+    with Terminal(cli, "shell", "secretive", "--as", "without") as terminal:
+        terminal.until(b"TOKEN cannot be read here: it is not passed on, and not masked in output")
+        terminal.type(b"echo =$TOKEN=\r")
+        terminal.until(b"==")
+        terminal.type(b"\x1d")
+        terminal.read_to_end()
+    with Terminal(cli, "shells", "attach", "with") as terminal:  # its holder masks what its opener knew
+        terminal.type(b"echo +$TOKEN+\r")
+        assert value.encode() not in terminal.until(b"+[secret]+")
+        terminal.type(b"exit\r")
+        terminal.read_to_end()
+    cli.ok("rm", "secretive", "--force")
 
 
 def test_a_console_that_is_killed_leaves_its_kept_shell(cli: Cli, box: str) -> None:

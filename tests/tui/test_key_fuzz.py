@@ -300,6 +300,17 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Cli]
         run(cli, "rm", "--force", "--yes", *names)
 
 
+def test_a_burst_that_asks_and_answers_crashes_nothing(homes: list[Cli]) -> None:
+    app = opened(homes[0])
+    try:
+        for number in range(30):
+            app.send(b"xr\r")
+            assert app.answers(f"burst{number}"), app.tail.decode(errors="replace")
+        app.quit()
+    finally:
+        app.over()
+
+
 def test_random_keys_at_full_speed_leave_the_app_answering(
     homes: list[Cli], record_property: Callable[[str, object], None]
 ) -> None:

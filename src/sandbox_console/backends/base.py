@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.event import BackendEvent
@@ -26,10 +27,14 @@ Progress = Callable[[str], None]
 
 
 class BackendSettings(Struct, frozen=True):
-    """The settings of a provider: a folder of its own (0700, created on first use) and its config table."""
+    """The settings of a provider: a folder of its own (0700, created on first use) and its config table.
+
+    ``guests`` reads which folders of this machine guests can change, as far as is known without asking backends.
+    """
 
     state_dir: Path
     options: Mapping[str, Any] = field(default_factory=dict)
+    guests: Callable[[], GuestFolders] = GuestFolders
 
 
 @runtime_checkable

@@ -70,7 +70,7 @@ def _add_incident(verbs: Any, verb: _Add) -> None:
         help="instead of NAMEs: those that fit, such as 'image=python:* state=running label.team!=ops'; asks first",
     )  # fmt: skip
     hold.add_argument("--reason", metavar="TEXT", default="", help="why, for the list and the audit log")
-    hold.add_argument("--undo", action="store_true", help="end the quarantine: thaw, restore egress, allow commands")
+    hold.add_argument("--undo", action="store_true", help="end the quarantine: resume, restore egress, allow commands")
     hold.add_argument("--no-evidence", action="store_true", help="write no bundle and take no snapshot")
     hold.add_argument(
         "--dry-run", action="store_true", help="only list the sandboxes, the steps and what can be undone"

@@ -87,7 +87,7 @@ def _add_folder(verbs: Any, verb: _Add) -> None:
 def _add_drift(verbs: Any, verb: _Add) -> None:
     drift = verb(verbs, "drift", "print what differs from what sandboxes were asked to be; exit 1 if anything does")
     drift.add_argument("names", metavar="NAME", nargs="*", help=f"by default all of this console: {_NAME}")
-    drift.add_argument("--all", action="store_true", help="include fields that are as asked, and those not known")
+    drift.add_argument("--all", action="store_true", help="include fields that match, and those that are not known")
     drift.add_argument(
         "--reapply", action="store_true", help="change them back to their spec; asks before recreating one"
     )

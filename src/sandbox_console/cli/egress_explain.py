@@ -20,7 +20,7 @@ from sandbox_console.service.reads.egress_draft import read_draft
 
 
 def time_left(rule: EgressRule, now: float) -> str:
-    """How long a rule remains valid, in words; ``now`` is in Unix seconds."""
+    """How long a rule remains valid, as text; ``now`` is in Unix seconds."""
     return "for good" if rule.until is None else duration(rule.until - now)
 
 

@@ -1,4 +1,4 @@
-"""Text for people: tables aligned by display width, and times in words."""
+"""Text for people: tables aligned by display width, and times."""
 
 from __future__ import annotations
 

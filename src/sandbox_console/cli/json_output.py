@@ -68,7 +68,7 @@ def sandbox(found: Sandbox) -> dict[str, Any]:
 
 
 def drift(row: FieldDrift) -> dict[str, Any]:
-    """A field that was compared with what was asked for."""
+    """A field that was compared with the spec."""
     values = {"asked": row.asked, "found": row.found}
     lists = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     return plain(row) | lists | {"state": str(row.state)}

@@ -83,7 +83,7 @@ class GuestFolders(Struct, frozen=True):
 
 
 NOBODYS = GuestFolders()
-"""For paths of which none is a guest's."""
+"""Used for paths that belong to no guest."""
 
 AROUND: ContextVar[GuestFolders] = ContextVar("ground", default=NOBODYS)
 """The ground of the current task, for code that it cannot be passed to, such as reading a secret's file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import tarfile
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -18,6 +19,9 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_source import TarSource
 from sandbox_console.hostfs.tree import Tree
 from sandbox_console.hostfs.walk import Location
+
+LEFT_OUT = "SANDBOXCONSOLE.left_out"
+"""The key in an extended header of what a backend left out and why, as a JSON list of texts."""
 
 Target = Callable[[tarfile.TarInfo], Location]
 """Decides where the first member goes, by what the sandbox says it is."""
@@ -110,8 +114,11 @@ class Unpacker:
             below = parts[len(self._top) :]
             if parts[: len(self._top)] != self._top or ".." in parts or not (below or member.isdir()):
                 self._skipped(f"{member.name!r} is not below what was asked for")
-            elif below:  # otherwise it is the folder itself, which comes first
+            elif below:  # otherwise it is the folder itself, which comes first, and last if something was left out
                 self._take(member, below, tree)
+            else:
+                for why in _left_out(member):
+                    self._skipped(why)
 
     def _take(self, member: tarfile.TarInfo, below: tuple[str, ...], tree: Tree) -> None:
         """Unpack one member if it is allowed."""
@@ -166,6 +173,15 @@ class Unpacker:
         """The parts of a guest's absolute path below the top; None if it is not below it."""
         parts, top = PurePosixPath(target).parts, self._origin.parts if self._origin else ("",)
         return parts[len(top) :] if parts[: len(top)] == top and ".." not in parts else None
+
+
+def _left_out(member: tarfile.TarInfo) -> list[str]:
+    """What the sandbox's side left out of the tar, by the header of its top folder."""
+    try:
+        told = json.loads(member.pax_headers.get(LEFT_OUT, "[]"))
+    except (ValueError, RecursionError):
+        return []
+    return [str(one) for one in told] if isinstance(told, list) else []
 
 
 def _parts(name: str, *, of_root: bool = False) -> tuple[str, ...]:

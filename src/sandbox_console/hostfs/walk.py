@@ -153,6 +153,17 @@ def find(path: str | Path, guest_folders: GuestFolders, *, follow: bool = True) 
         walk.close()
 
 
+def led_by(path: str | Path, guest_folders: GuestFolders) -> str:
+    """The guests' folder in which a path lies, under whatever name it is reached; empty if it lies in none."""
+    try:
+        with find(path, guest_folders) as found:
+            return found.folder.root.path if found.folder.root else ""
+    except Conflict as error:  # it leads through a link or a mount of a guest's
+        return error.message.partition(" is ")[0]
+    except OSError:
+        return ""
+
+
 def folder_at(path: str | Path, guest_folders: GuestFolders) -> Folder:
     """Open a folder by its path. Raises OSError, Conflict."""
     with find(path, guest_folders) as found:

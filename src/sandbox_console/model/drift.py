@@ -29,7 +29,7 @@ _LIVE = ("name", "cpus", "memory_mib", "pids")
 
 
 class DriftState(StrEnum):
-    """Whether a field is as it was asked for."""
+    """Whether a field matches the spec."""
 
     SAME = "same"
     DRIFTED = "drifted"
@@ -56,7 +56,7 @@ class FieldDrift(Struct, frozen=True):
 
 
 def drifted(sandbox: Sandbox) -> tuple[str, ...]:
-    """The fields of a sandbox that are not as asked, as far as its backend reports them."""
+    """The fields of a sandbox that differ from its spec, as far as its backend reports them."""
     spec = sandbox.spec
     if spec is None or not sandbox.found:
         return ()

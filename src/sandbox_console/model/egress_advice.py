@@ -20,7 +20,7 @@ def advice(patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def notes_on(patterns: Sequence[str], *, allow_ip: bool = False) -> tuple[str, ...]:
-    """For each pattern, what is wrong with it or may be a mistake; empty if nothing is."""
+    """The problem or possible mistake of each pattern; empty if there is none."""
     return tuple(_note(patterns, at, allow_ip=allow_ip) for at in range(len(patterns)))
 
 

@@ -71,7 +71,7 @@ def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
 
 
 def notes_on(texts: Sequence[str]) -> tuple[str, ...]:
-    """For each port, what is wrong with it or may be a mistake; empty if nothing is."""
+    """The problem or possible mistake of each port; empty if there is none."""
     return tuple(_note(texts[: at + 1]) for at in range(len(texts)))
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
 
-from sandbox_console.backends.abilities import Diagnosable
-from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import (
     Action,
@@ -26,11 +25,10 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
-from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress_advice import advice
 from sandbox_console.model.event import Changed
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import Secret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Decision
@@ -40,6 +38,7 @@ from sandbox_console.service.config import Config
 from sandbox_console.service.config_reload import LIVE, ConfigReload
 from sandbox_console.service.effects.change_plan import Plan, masked, plan_for, within_bounds
 from sandbox_console.service.effects.secret_definition import SecretDefinitions
+from sandbox_console.service.fleet_reads import FleetReads
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.holds import Holds
@@ -57,7 +56,6 @@ from sandbox_console.service.reads.host_requests import HostRequests
 from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
-from sandbox_console.service.reads.lookup import LookupResult, host_label
 from sandbox_console.service.reads.losses import Losses, LossReader
 from sandbox_console.service.reads.masking import Masking
 from sandbox_console.service.reads.name_changes import recorded
@@ -76,7 +74,7 @@ from sandbox_console.service.templates import Templates
 T = TypeVar("T")
 
 
-class Console:
+class Console(FleetReads):
     """One console. It is made, and closed, by :func:`sandbox_console.service.open_console`.
 
     Reads go straight to the backends; every change goes through the gate. The console owns what it started. Closing a
@@ -113,8 +111,15 @@ class Console:
         )
         self.shipper = Shipper(audit_log)
         self.recordings = Recordings(state / "recordings", config.recording, audit_log, self._vault.redactor)
-        self._shares = FolderGuard(fleet, own or OwnFolders(state))
-        self._gate = gate = Gate(audit_log, self._vault, hub.publish, config.policy)
+        self._wire_actions(state, own or OwnFolders(state), options)
+        self._operations: set[asyncio.Task[Any]] = set()
+        self.reload: ConfigReload | None = None
+
+    def _wire_actions(self, state: Path, own: OwnFolders, options: Sequence[str]) -> None:
+        """Make what carries actions out, and what looks after the shells and replacements that they begin."""
+        config, fleet, audit_log = self.config, self.fleet, self.audit_log
+        self._shares = FolderGuard(fleet, own)
+        self._gate = gate = Gate(audit_log, self._vault, self.hub.publish, config.policy)
         self.holds = Holds(state / "quarantine")
         fleet.holds = self.holds
         self._admission = Admission(
@@ -129,8 +134,6 @@ class Console:
             self._admission, gate, fleet, audit_log, self._vault, self._shares, self.recordings, self.holds,
             self._lost, self.kept_shells, self.sessions.end, self.recreations,
         )  # fmt: skip
-        self._operations: set[asyncio.Task[Any]] = set()
-        self.reload: ConfigReload | None = None
 
     # Reads
 
@@ -138,105 +141,6 @@ class Console:
     def read_only(self) -> bool:
         """Whether the policy forbids every change."""
         return self.config.policy.read_only
-
-    async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """All sandboxes now, and the health of each backend that was queried."""
-        await self.masking.ready()
-        sandboxes, healths = await self.fleet.listing(backend)
-        return self.masking.sandboxes(sandboxes), healths
-
-    async def names(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """As ``list``, but only ref, name, status, labels and creator are certain, and no more is asked than the lists.
-
-        On bubblewrap it takes a thirtieth of the time, as a health check starts a program.
-        """
-        await self.masking.ready()
-        sandboxes, healths = await self.fleet.brief(backend)
-        return self.masking.sandboxes(sandboxes), healths
-
-    async def list_as_answered(
-        self, backend: str = "", patience_s: float = 0.0
-    ) -> AsyncGenerator[tuple[tuple[Sequence[Sandbox], Sequence[BackendHealth]], Sequence[tuple[str, str]]], None]:
-        """Like ``list``, in parts as they arrive, each with the (backend, host) pairs that have not answered yet.
-
-        The first part has all that answer within ``patience_s`` seconds; the others follow one by one.
-        """
-        await self.masking.ready()
-        async with aclosing(self.fleet.as_answered(backend, patience_s)) as parts:
-            async for (sandboxes, healths), waiting in parts:
-                yield (self.masking.sandboxes(sandboxes), healths), waiting
-
-    def healths(self, places: Sequence[tuple[str, str]]) -> AsyncGenerator[BackendHealth, None]:
-        """Each place's health, in this order. All are queried at once; those that were silent last time come last."""
-        return self.fleet.healths(places)
-
-    async def find(self, name: str, *, changing: bool = False, only_answering: bool = False) -> Sandbox:
-        """The sandbox that NAME means. Raises NotFound, Ambiguous, BackendUnreachable."""
-        [found] = await self.find_all([name], changing=changing, only_answering=only_answering)
-        if isinstance(found, ConsoleError):
-            raise found
-        return found.sandbox
-
-    async def find_all(
-        self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False, creating: bool = False
-    ) -> Sequence[LookupResult | ConsoleError]:
-        """What each NAME means, or why that is unknown. Each host is listed once for all names. See ``Fleet.find``."""
-        if changing:  # a replacement that was left half done may have the name
-            await self.recreations.look()
-        await self.masking.ready()
-        found = await self.fleet.find(names, changing=changing, only_answering=only_answering, creating=creating)
-        return [
-            one if isinstance(one, ConsoleError) else structs.replace(one, sandbox=self.masking.sandbox(one.sandbox))
-            for one in found
-        ]
-
-    async def made_by(
-        self, file: str, backend: str = "", *, only_answering: bool = False
-    ) -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
-        """What ``up`` made of a file, and the hosts that do not answer and may have some of it. See ``Fleet``."""
-        await self.masking.ready()
-        sandboxes, silent = await self.fleet.made_by(file, backend, only_answering=only_answering)
-        return self.masking.sandboxes(sandboxes), silent
-
-    def known_of(self, file: str, backend: str = "") -> Sequence[str]:
-        """The names of what ``up`` made of a file, as each host last listed them. No host is asked."""
-        return self.fleet.known_of(file, backend)
-
-    async def refuse_held(self, name: str) -> None:
-        """Raise Conflict if a host that does not answer had this name, as there would be two when it is back."""
-        for health in await self.fleet.holders(name):
-            text = f"{host_label(health)} does not answer and held {name!r}: {health.reason}"
-            raise Conflict(text, hint="choose another name, or give --only-answering")
-
-    def tell_once(self, health: BackendHealth) -> bool:
-        """Whether it has yet to be reported that a backend cannot work here. From now on it counts as reported."""
-        return self.fleet.names.tell_once((health.backend, health.host))
-
-    async def inspect(self, ref: SandboxRef) -> Sandbox:
-        """One sandbox as it is now. Raises NotFound, BackendUnreachable after the host's timeout."""
-        await self.masking.ready()
-        return self.masking.sandbox(await self.fleet.inspect(ref))
-
-    @property
-    def places(self) -> Sequence[tuple[str, str]]:
-        """Every (backend, host), in the order of the config."""
-        return self.fleet.keys
-
-    async def health(self) -> Sequence[BackendHealth]:
-        """Every backend's health, queried now."""
-        return await self.fleet.health()
-
-    async def capabilities(self, backend: str, host: str) -> Capabilities:
-        """What a backend can do here."""
-        return (await self.fleet.use(backend, host)).capabilities()
-
-    def may_have(self, health: BackendHealth, capability: Capability) -> bool:
-        """Whether a host that does not answer may have a capability. See ``Fleet.may_have``."""
-        return self.fleet.may_have(health, capability)
-
-    async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
-        """The results of a backend's checks of its machine; empty if it has nothing to check."""
-        return await one.diagnose() if isinstance(one := await self.fleet.use(backend, host), Diagnosable) else ()
 
     async def ground(self) -> GuestFolders:
         """The folders of this machine that guests can change, for a caller that opens files here: see ``hostfs``.

@@ -146,6 +146,8 @@ class Performer:
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
             attaches = self._attach(request, action, permit) if action.attach else None
             opened.append(await (attaches or self._open(request, action, permit, secrets)))
+            if not action.attach:  # one that is attached to has what its opener had, whose holder masks it
+                opened[0].without = tuple(_lacking(request.target, secrets))
             return opened[0]
 
         try:
@@ -188,11 +190,9 @@ class Performer:
             await run_to_completion(self._lost.forget(shell_record))
             raise
         note_end = self._note_end(permit, request, shell_record)
-        session = ShellSession(
+        return ShellSession(
             action, permit.audit_id, terminal, self._vault.redactor, note_end, recorder, self._recordings
         )
-        session.without = tuple(_lacking(request.target, secrets))
-        return session
 
     async def _keep(
         self, request: Request, action: OpenShell, permit: Permit, terminal: Terminal, shell_record: HeldRecord | None,

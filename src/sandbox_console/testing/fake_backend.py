@@ -190,7 +190,7 @@ class FakeBackend(FakeGuest, FakeImages):
         await self._change(ref, found={**self._get(ref).found, **dict.fromkeys(MADE, "")})
 
     def _found(self, ref: SandboxRef, spec: SandboxSpec) -> dict[str, object]:
-        """What is found after an update: the limits as asked, and the rest as before."""
+        """What is found after an update: the requested limits, and the rest unchanged."""
         limits = ("cpus", "memory_mib", "pids")
         return {name: getattr(spec, name) if name in limits else v for name, v in self._get(ref).found.items()}
 

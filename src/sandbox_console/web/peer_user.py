@@ -37,7 +37,7 @@ class End(NamedTuple):
 
     @classmethod
     def of(cls, name: tuple[str, int] | tuple[str, int, int, int]) -> End:
-        """From what ``getpeername`` and ``getsockname`` return."""
+        """Make it of what ``getpeername`` and ``getsockname`` return."""
         address = ipaddress.ip_address(name[0].partition("%")[0])
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
         return cls(mapped or address, name[1], name[3] if len(name) > 3 and not mapped else 0)

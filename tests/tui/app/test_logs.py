@@ -235,6 +235,25 @@ async def test_the_first_line_is_the_true_beginning_and_what_rotation_took_is_co
         assert "12,000 lines lost: rotated away" in screen_text(app)
 
 
+async def test_a_second_search_says_what_rotation_took_too(run_app, long_log):
+    long_log.insert(0, LogGap(long_log[0].at_ns, "rotated away", 12_000))
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: logs_of(app).view.total == 10)
+        for word in ("needle", "thread"):
+            await pilot.press("l", "slash", *word, "enter")
+            said = f"{word}  the log begins here; 12,000 lines rotated away"
+            await until(pilot, lambda said=said: said in screen_text(app))
+            await pilot.press("escape")
+
+
+async def test_what_rotation_took_uncounted_is_said(run_app, long_log):
+    long_log.insert(0, LogGap(long_log[0].at_ns, "rotated away", None))
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: logs_of(app).view.total == 10)
+        await pilot.press("l", "slash", *"thread", "enter")
+        await until(pilot, lambda: "the log begins here; older ones rotated away, not counted" in screen_text(app))
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_what_a_search_has_not_seen_is_told_whole_on_each_screen(run_app, long_log, size):
     long_log.insert(0, LogGap(long_log[0].at_ns, "rotated away", 123_456_789))

@@ -19,6 +19,10 @@ from typing import Any, BinaryIO
 _CHUNK = 1 << 20
 _HOLE = 64 * 1024
 """Blocks of this many zero bytes are not written: a hole is left instead."""
+LEFT_OUT = "SANDBOXCONSOLE.left_out"
+"""The key in a tar's extended header of what was left out and why, as a JSON list; other programs ignore it."""
+
+_TOLD_BYTES = 128 * 1024
 _KERNELS = ("/dev", "/proc", "/sys")  # left out of a tar of the whole root, as they contain no real files
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR)
 _FAIL = {errno.EACCES: "denied", errno.EPERM: "denied", errno.EROFS: "read_only", errno.ENOSPC: "full"}
@@ -100,38 +104,93 @@ def need_directory(path: str) -> None:
         raise Refused("no_directory", "it is not a directory")
 
 
+class LeftOut:
+    """What is not in a tar of a folder, and why. The header of the folder, repeated at the end, says it."""
+
+    def __init__(self) -> None:
+        self._told: list[str] = []
+        self._room, self._more = _TOLD_BYTES, 0
+
+    def add(self, name: str, why: str) -> None:
+        """Note one member. Beyond what a header has room for, members are counted."""
+        text = f"{name!r} {why}"
+        self._room -= len(text)
+        if self._room > 0:
+            self._told.append(text)
+        else:
+            self._more += 1
+
+    def tell(self, tar: tarfile.TarFile, path: str, name: str) -> None:
+        """Write the header, if something was left out."""
+        told = self._told + ([f"{self._more} more"] if self._more else [])
+        if told:
+            info = tar.gettarinfo(path, name)
+            info.pax_headers = {LEFT_OUT: json.dumps(told)}
+            tar.addfile(info)
+
+
 def pack(path: str, name: str) -> None:
-    """``download``: a tar of a path and everything below it, on stdout."""
-    os.lstat(path)
+    """``download``: a tar of a path and everything below it, on stdout. Only the path itself has to be readable."""
+    is_folder, out = stat.S_ISDIR(os.lstat(path).st_mode), LeftOut()
+    if is_folder:
+        os.listdir(path)
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as tar:
         todo = [(path, name)]
         while todo:
             at, known = todo.pop()
-            if add(tar, at, known):
-                below = [(os.path.join(at, child), f"{known}/{child}") for child in os.listdir(at)]
-                todo += sorted((one for one in below if path != "/" or one[0] not in _KERNELS), reverse=True)
+            if add(tar, at, known, out if is_folder else None):
+                todo += sorted(children(at, known, out), reverse=True)
+        if is_folder:
+            out.tell(tar, path, name)
 
 
-def add(tar: tarfile.TarFile, path: str, name: str) -> bool:
-    """Write one member; True for a directory. What vanishes is left out, as with tar(1); hard links become copies."""
+def children(path: str, name: str, out: LeftOut) -> list[tuple[str, str]]:
+    """The paths in a folder and their names in the tar; none if it cannot be read."""
+    try:
+        found = [(os.path.join(path, child), f"{name}/{child}") for child in os.listdir(path)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        out.add(name, f"cannot be read: {error.strerror}")
+        return []
+    for at, known in found if path == "/" else ():
+        if at in _KERNELS:
+            out.add(known, "is the kernel's")
+    return [one for one in found if path != "/" or one[0] not in _KERNELS]
+
+
+def add(tar: tarfile.TarFile, path: str, name: str, out: LeftOut | None) -> bool:
+    """Write one member; True for a directory. What vanishes is left out, as with tar(1); hard links become copies.
+
+    With ``out``, what cannot be read is left out, too.
+    """
+    fd = -1
     try:
         info: tarfile.TarInfo | None = tar.gettarinfo(path, name)
         tar.inodes.clear()  # type: ignore[attr-defined] # it would keep every name, however many there are
-        if info is None:  # a socket, which a tar cannot contain
-            return False
-        if info.isreg() or info.islnk():
-            add_file(tar, path, info)
-        else:
-            tar.addfile(info)
-            tar.members.clear()  # type: ignore[attr-defined] # as above
+        if info is not None and (info.isreg() or info.islnk()):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        if out is None:
+            raise
+        out.add(name, f"cannot be read: {error.strerror}")
+        return False
+    if info is None:
+        if out is not None:
+            out.add(name, "is a socket")
+        return False
+    if fd >= 0:
+        add_file(tar, fd, info)
+    else:
+        tar.addfile(info)
+        tar.members.clear()  # type: ignore[attr-defined] # as above
     return info.isdir()
 
 
-def add_file(tar: tarfile.TarFile, path: str, info: tarfile.TarInfo) -> None:
-    """A regular file, never a FIFO that took its place, with the size that it has when it is opened."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+def add_file(tar: tarfile.TarFile, fd: int, info: tarfile.TarInfo) -> None:
+    """An open regular file, never a FIFO that took its place, with the size that it has now."""
     with os.fdopen(fd, "rb") as file:
         st = os.fstat(fd)
         if not stat.S_ISREG(st.st_mode):

@@ -1,4 +1,4 @@
-"""Which of a spec's limits this machine enforces, and how."""
+"""The limits of a spec that this machine enforces, and how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the permit of every changing call to a backend, whoever wrote the backend."""
+"""Checks the permit of every changing call to a backend, also of a third-party one."""
 
 from __future__ import annotations
 

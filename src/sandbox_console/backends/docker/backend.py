@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ from sandbox_console.model.spec import SandboxSpec
 if TYPE_CHECKING:
     from sandbox_console.backends.abilities import RecordEnd
     from sandbox_console.backends.docker.engine import Engine, Params
+    from sandbox_console.hostfs.guest_writable import GuestFolders
 
 ENDED_S = 10.0
 """How long a killed container may take to disappear before it counts as a failure."""
@@ -66,6 +67,10 @@ class DockerBackend(DriftAbilities):
 
     def _connected(self, context: str) -> Connection:
         return Connection(context)
+
+    def apart_from(self, guests: Callable[[], GuestFolders]) -> None:
+        """Refuse an engine that guests could pretend to be. ``guests`` reads which folders they can change."""
+        self._connection.guests = guests
 
     async def open(self) -> None:
         await self.health()

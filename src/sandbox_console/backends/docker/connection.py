@@ -14,8 +14,10 @@ from msgspec import structs
 from sandbox_console.backends.docker import podman_dialect
 from sandbox_console.backends.docker.contexts import Endpoint, resolve
 from sandbox_console.backends.docker.engine_cache import EngineCache
-from sandbox_console.backends.docker.failures import Lost, Unusable, engine_prefix, no_answer
+from sandbox_console.backends.docker.failures import GuestsEngine, Lost, Unusable, engine_prefix, no_answer
 from sandbox_console.errors import BackendUnreachable, ConfigError, ConsoleError
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.walk import led_by
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Connection:
         self.context = context
         self.backend = backend
         self._find = find
+        self.guests: Callable[[], GuestFolders] = GuestFolders
+        """Reads which folders guests can change."""
         self.info: dict[str, Any] = {}
         self.version: dict[str, Any] = {}
         self.history = EngineCache()
@@ -123,6 +127,7 @@ class Connection:
 
     async def _connect(self) -> None:
         endpoint = await self._found()
+        await asyncio.to_thread(self._refuse_guests, endpoint)
         if endpoint.socket is not None:
             await self._probe(endpoint.socket)
         if endpoint.ssh:
@@ -139,6 +144,17 @@ class Connection:
             except ConfigError as error:
                 raise Unusable(error.message, hint=error.hint) from error
         return self._endpoint
+
+    def _refuse_guests(self, endpoint: Endpoint) -> None:
+        """Raise GuestsEngine if a sandbox could put an engine of its own in the place of this one."""
+        ground = self.guests()
+        for path in filter(None, (endpoint.socket, *endpoint.files)):
+            if root := led_by(path, ground):
+                raise GuestsEngine(
+                    f"{path} leads to the engine {self.context!r} and lies in {root}, which a sandbox can write: it "
+                    "could pretend to be the engine",
+                    hint="keep it where no sandbox writes: DOCKER_HOST, DOCKER_CONFIG, docker context",
+                )
 
     async def _probe(self, path: str) -> None:
         # On a machine without an engine the client is never imported.

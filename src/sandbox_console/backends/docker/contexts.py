@@ -19,13 +19,15 @@ DEFAULT_SOCKET = "/var/run/docker.sock"
 class Endpoint(Struct, frozen=True):
     """An engine's address. It is ``implicit`` if nobody named it, so that its absence is no surprise.
 
-    ``tunnel`` is a Unix socket of this host that leads to an engine elsewhere.
+    ``tunnel`` is a Unix socket of this host that leads to an engine elsewhere. ``files`` are the files and folders of
+    this machine that say where the engine is, and whose certificates it may show.
     """
 
     url: str
     tls: ssl.SSLContext | None = None
     implicit: bool = False
     tunnel: str | None = None
+    files: tuple[str, ...] = ()
 
     @property
     def socket(self) -> str | None:
@@ -81,7 +83,8 @@ def _from_environment() -> Endpoint:
     if url.startswith("unix://") or not os.environ.get("DOCKER_TLS_VERIFY"):
         return Endpoint(url)
     folder = Path(os.environ.get("DOCKER_CERT_PATH") or config_folder())
-    return Endpoint(url, _tls(folder / "ca.pem", (folder / "cert.pem", folder / "key.pem"), verify=True))
+    tls = _tls(folder / "ca.pem", (folder / "cert.pem", folder / "key.pem"), verify=True)
+    return Endpoint(url, tls, files=tuple(str(folder / name) for name in ("ca.pem", "cert.pem", "key.pem")))
 
 
 def _stored(context: str) -> Endpoint:
@@ -89,8 +92,9 @@ def _stored(context: str) -> Endpoint:
     # current folder if there is no config.json, and silently drops an incomplete set of TLS files.
     digest = hashlib.sha256(context.encode()).hexdigest()
     root = config_folder() / "contexts"
+    meta, certificates = root / "meta" / digest / "meta.json", root / "tls" / digest / "docker"
     try:
-        found = json.loads((root / "meta" / digest / "meta.json").read_bytes())["Endpoints"]["docker"]
+        found = json.loads(meta.read_bytes())["Endpoints"]["docker"]
         url, skip = str(found["Host"]), found.get("SkipTLSVerify") is True
     except FileNotFoundError as error:
         raise ConfigError(
@@ -100,7 +104,9 @@ def _stored(context: str) -> Endpoint:
         raise ConfigError(
             f"docker context {context!r} cannot be read: {error!r}", hint=f"docker context inspect {context}"
         ) from error
-    return Endpoint(url, _stored_tls(context, root / "tls" / digest / "docker", skip=skip))
+    tls = _stored_tls(context, certificates, skip=skip)
+    files = (str(meta), *(str(certificates / f"{name}.pem") for name in ("ca", "cert", "key")))
+    return Endpoint(url, tls, files=files)
 
 
 def _stored_tls(context: str, folder: Path, *, skip: bool) -> ssl.SSLContext | None:

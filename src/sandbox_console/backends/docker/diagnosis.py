@@ -1,4 +1,4 @@
-"""For ``doctor``: what an engine's /info says about the strength of its isolation."""
+"""The lines of ``doctor`` about how strongly an engine isolates, from its /info."""
 
 from __future__ import annotations
 

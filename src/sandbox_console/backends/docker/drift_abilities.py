@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DriftAbilities(EgressAbilities):
-    """What was asked for beside what is; mixed into DockerBackend."""
+    """Compares the spec with what the engine has; mixed into DockerBackend."""
 
     _asked: RequestedSpecs
 

@@ -37,6 +37,12 @@ class Unusable(BackendUnreachable):
     """The context itself is invalid: unknown, damaged, or of a kind that is not supported."""
 
 
+class GuestsEngine(Unusable):
+    """A sandbox can write where the engine is, or what says where it is: it could pretend to be the engine."""
+
+    code = "guests_engine"
+
+
 class Lost(BackendUnreachable):
     """The connection broke while it was in use."""
 

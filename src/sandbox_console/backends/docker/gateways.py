@@ -289,7 +289,7 @@ class Gateways:
         return folder is not None and any(self._says(path.parts[-3], APART) for path in folder.glob("*/records/ready"))
 
     async def discard(self, engine: Engine, token: str) -> None:
-        """Remove all parts of a gateway; parts that are gone already are skipped."""
+        """Remove all parts of a gateway; missing parts are skipped."""
         gateway = container_path(gateway_name(token))
         with suppress(ConsoleError):
             await engine.call("DELETE", gateway, params={"force": 1, "v": 1}, timeout_s=60)

@@ -123,7 +123,7 @@ def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
 
 
 def changed_limits(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, Any]) -> dict[str, int]:
-    """For a container of another tool, only what the request changes. Its swap and the rest stay as they are."""
+    """The changed limits of another tool's container. Its swap and everything else stay the same."""
     same = {"PidsLimit"} if spec.pids is None or spec.pids == now.get("PidsLimit") else set()
     if limits.get("Memory") == now.get("Memory"):
         same |= {"Memory", "MemorySwap"}

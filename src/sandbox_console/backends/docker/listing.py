@@ -52,7 +52,7 @@ class Listing:
         return await self._detailed(await self._fresh())
 
     async def as_answered(self) -> AsyncGenerator[list[Sandbox], None]:
-        """As ``detailed``. If inspecting each container takes long, the engine's own list comes first."""
+        """Like ``detailed``. If inspecting each container takes long, the engine's own list comes first."""
         rows = await self._fresh()
         if sum(row.managed for row in rows) > SOON:
             yield rows

@@ -36,7 +36,10 @@ class DockerProvider:
         kept = capabilities(settings.options)
         size = tmp_mib(settings.options)
         contexts = host_names(cls.name, settings.options, cls.hosts_option, "default") or [current_context()]
-        return [DockerBackend(name, settings.state_dir, options, kept, size) for name in contexts]
+        made = [DockerBackend(name, settings.state_dir, options, kept, size) for name in contexts]
+        for one in made:
+            one.apart_from(settings.guests)
+        return made
 
 
 def current_context() -> str:

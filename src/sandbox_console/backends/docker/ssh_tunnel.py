@@ -157,7 +157,7 @@ def _reason(address: Address, error: Exception) -> tuple[str, str]:
     ssh = f"ssh -p {address.port} {address.login}" if address.port else f"ssh {address.login}"
     match error:
         case asyncssh.HostKeyNotVerifiable():
-            reason = f"the host key of {host} is not in known_hosts, or is not the one that stands there"
+            reason = f"the host key of {host} is not in known_hosts, or differs from the one in there"
             return reason, f"compare the key and accept it once: {ssh}"
         case asyncssh.PermissionDenied():
             reason = f"{host} refused the login: it accepted no key of yours"

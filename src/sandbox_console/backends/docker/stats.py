@@ -24,7 +24,7 @@ Sample = Mapping[str, Any]
 
 
 ASK_FROM_S = 2.0
-"""From this interval on, samples are requested one by one.
+"""At this interval or a longer one, samples are requested one by one.
 
 For a stream the engine measures every second (0.3 % of a core per container on 20.10 with cgroup v1), however few
 samples are needed.

@@ -104,7 +104,7 @@ class Abilities:
         return await images.prune(await sdk.load(), await self._waiting(), unused=unused)
 
     async def _waiting(self) -> Counter[str]:
-        """For each image, how many sandboxes need it that were never started."""
+        """How many sandboxes that were never started need each image."""
         return Counter(one.spec.image for one in await asyncio.to_thread(self._looker.pending.all))
 
     async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""For ``doctor``: the package, the runtime, KVM, the last real boot and the space on disk."""
+"""The lines of ``doctor`` about the package, the runtime, KVM, the last real boot and the space on disk."""
 
 from __future__ import annotations
 

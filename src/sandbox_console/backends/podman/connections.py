@@ -49,7 +49,12 @@ def resolve(connection: str) -> Endpoint:
             f"podman connection {connection!r} has an address that cannot be used: {url!r}",
             hint="write unix:///path/to/podman.sock, tcp://host:port or ssh://user@host/path/to/podman.sock",
         )
-    return Endpoint(url)
+    return Endpoint(url, files=() if connection == DEFAULT else tuple(map(str, _files())))
+
+
+def _files() -> tuple[Path, Path]:
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")) / "containers"  # noqa: PTH111 - Path.home() raises for a uid without an account
+    return folder / "podman-connections.json", folder / "containers.conf"
 
 
 def _usable(url: str) -> bool:
@@ -66,8 +71,7 @@ def _usable(url: str) -> bool:
 
 def _stored(connection: str) -> str:
     """The address that ``podman system connection add`` stored: since 5.0 as JSON, before in containers.conf."""
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")) / "containers"  # noqa: PTH111 - Path.home() raises for a uid without an account
-    newer, older = folder / "podman-connections.json", folder / "containers.conf"
+    newer, older = _files()
     for path, parse, keys in (
         (newer, json.loads, ("Connection", "Connections")),
         (older, tomllib.loads, ("engine", "service_destinations")),

@@ -34,4 +34,7 @@ class PodmanProvider:
         kept, size = capabilities(settings.options), tmp_mib(settings.options)
         names = host_names(cls.name, settings.options, cls.hosts_option, "user")
         connections = default_connections() if names is None else names
-        return [PodmanBackend(name, settings.state_dir, kept=kept, tmp_mib=size) for name in connections]
+        made = [PodmanBackend(name, settings.state_dir, kept=kept, tmp_mib=size) for name in connections]
+        for one in made:
+            one.apart_from(settings.guests)
+        return made

@@ -42,7 +42,7 @@ class Sandboxes:
         self._place: tuple[str, str] | None = None
 
     async def close(self) -> None:
-        """End what is asked of backends."""
+        """End the requests to backends."""
         await self._listing.close()
 
     async def names(self, caller: Caller) -> list[str]:
@@ -120,7 +120,9 @@ class Sandboxes:
             return ""
         folder = Path(self._options.workspaces).expanduser() / bucket
         if not folder.is_dir():
-            raise InvalidSpec({"bucket": f"{bucket} has no folder here"}, hint="whoever runs the server makes it")
+            raise InvalidSpec(
+                {"bucket": f"{bucket} has no folder here"}, hint="the person who runs the server creates it"
+            )
         return str(folder)
 
     @asynccontextmanager

@@ -168,5 +168,5 @@ class Tools:
         try:
             await self._visible.handle(sandbox).remove(force=True)
         except NotFound:
-            raise UsageError("it is gone already") from None
+            raise UsageError("it was already removed") from None
         return untrusted({"removed": cleaned(sandbox.name)})

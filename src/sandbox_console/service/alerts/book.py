@@ -36,7 +36,7 @@ class AlertBook:
         self._store.close()
 
     async def alerts(self, *, resolved: bool = False) -> Sequence[Alert]:
-        """Those that fire, and with ``resolved`` also those that are over; the newest first. Raises ConsoleError."""
+        """The firing alerts, and with ``resolved`` also the resolved ones; the newest first. Raises ConsoleError."""
         return await asyncio.to_thread(lambda: self._store.alerts(resolved=resolved))
 
     async def changed_since(self, number: int) -> tuple[int, Sequence[Alert]]:

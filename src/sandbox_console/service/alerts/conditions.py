@@ -14,7 +14,7 @@ _MIB = float(1 << 20)
 
 
 def state_text(rule: AlertRule, sandbox: Sandbox) -> str:
-    """Which of the rule's states a sandbox is in, in words; empty if in none."""
+    """The rule's state that a sandbox is in, as text; empty if it is in none."""
     words = set(rule.states)
     end = None if sandbox.status.live else sandbox.exit
     if OOM in words and end is not None and end.oom:
@@ -38,7 +38,7 @@ def failed(sandbox: Sandbox) -> bool:
 
 
 def metric_text(rule: AlertRule, stats: Stats) -> str:
-    """The metric that is above the rule's threshold, in words; empty if it is not, or not known."""
+    """The metric that is above the rule's threshold, as text; empty if it is not, or not known."""
     limit, share = rule.threshold
     value = _VALUES[rule.metric](stats)
     if value is not None and share:

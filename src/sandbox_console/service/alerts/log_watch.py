@@ -53,7 +53,7 @@ class LogRule(Struct, frozen=True):
 
 
 def log_rules(rules: Mapping[str, AlertRule], since: Mapping[str, float]) -> list[LogRule]:
-    """Those of the rules that are about logs."""
+    """The rules about logs."""
     return [
         LogRule(name, compile_pattern(rule.pattern), parse_filter(rule.filter), since[name], rule.count)
         for name, rule in rules.items()

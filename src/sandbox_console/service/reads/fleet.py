@@ -87,7 +87,7 @@ class Fleet:
         return hangs or bool(self.names.of((health.backend, health.host)).answered_at)
 
     def described(self) -> str:
-        """The backends in words: ``bubblewrap, docker (default)``."""
+        """The names of the backends: ``bubblewrap, docker (default)``."""
         return ", ".join(name if host == "local" else f"{name} ({host})" for name, host in self._backends) or "none"
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class Fleet:
         return [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
 
     async def brief(self, backend: str = "") -> tuple[list[Sandbox], list[BackendHealth]]:
-        """As ``listing``, without details, and a host that lists its sandboxes counts as healthy: no more is asked."""
+        """Like ``listing``, but without details, and without a health check of a host that lists its sandboxes."""
         answers = await asyncio.gather(*(self.ask(*key, brief=True) for key in self._of(backend)))
         return [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
 

@@ -17,7 +17,7 @@ from sandbox_console.backends.abilities import NamesFolders
 from sandbox_console.errors import ConfigError, Conflict, ConsoleError
 from sandbox_console.hostfs import mounts
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.walk import find
+from sandbox_console.hostfs.walk import find, led_by
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
@@ -25,6 +25,7 @@ from sandbox_console.service.reads.shared_folders import SharedFolders
 
 ASKED_S = 1.0
 """How long a backend may take to name its guests' folders before its last answer is used instead."""
+_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - files are made there with random names, and only their owner may rename
 _APART = "a sandbox could change what the console does, and what it has recorded"
 
 
@@ -58,6 +59,7 @@ class FolderGuard:
         shared_folders.change(self._own.state, lambda known: {**known, **shared})
         known = shared_folders.everywhere(self._own.state, shared)
         refuse_guests(self._own, known)
+        keep_temporary_files_apart(self._own.state, known)
         return known.ground(self._own.state / "parts")
 
     async def _ask(self, name: str, host: str) -> Sequence[str] | None:
@@ -99,10 +101,11 @@ class FolderGuard:
 
     async def remember(self, backend: str, host: str, folder: str) -> None:
         """Remember a folder that is about to become a guest's."""
-        key = f"{backend}/{host}"
-        await asyncio.to_thread(
-            shared_folders.change, self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}
-        )
+        await asyncio.to_thread(self._remember, f"{backend}/{host}", folder)
+
+    def _remember(self, key: str, folder: str) -> None:
+        shared_folders.change(self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]})
+        keep_temporary_files_apart(self._own.state, SharedFolders({key: [folder]}))
 
     async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
         """Why a spec's folders cannot be given to a sandbox, by field."""
@@ -186,14 +189,39 @@ def _temporary() -> set[str]:
     return {tempfile.gettempdir(), "/tmp"}  # noqa: S108 - tmux and ssh-agent use it whatever TMPDIR is
 
 
+def keep_temporary_files_apart(state: Path, known: SharedFolders) -> None:
+    """Choose another folder for this process's temporary files, and its children's, if a guest can write the usual one.
+
+    A guest could replace even a folder with a random name that was made there. The last resort is in the state folder.
+    """
+    folders = known.all
+    usual = tempfile.gettempdir()
+    if not folders or not _writable_by_guests(usual, known):
+        return
+    others = (place for place in _TEMPORARY if Path(place).is_dir() and not _writable_by_guests(place, known))
+    place = next(others, None) or str(state / "tmp")
+    if place == str(state / "tmp"):
+        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = place
+
+
+def _writable_by_guests(place: str, known: SharedFolders) -> bool:
+    return bool(_lies_in(place, known.all) or led_by(Path(place), known.ground()))
+
+
+def besides_homes(known: SharedFolders) -> SharedFolders:
+    """The guests' folders except those that hold a home folder: who has one can change what the user's shells run."""
+    homes = _homes()
+    return known.without(lambda folder: any(Path(home).is_relative_to(folder) for home in homes))
+
+
 def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
     """Raise ConfigError if a guest can change one of the console's own places, or the path that leads to it.
 
     A guest that has the home folder itself, as other tools' containers often do, is no reason to refuse: it can already
     change what the user's shells run, so a refusal would only take the console away.
     """
-    homes = _homes()
-    known = known.without(lambda folder: any(Path(home).is_relative_to(folder) for home in homes))
+    known = besides_homes(known)
     folders = known.all
     if not folders:
         return
@@ -203,19 +231,8 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
         f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
     )
     for what, guarded in own.places:
-        if root := _lies_in(str(guarded), folders) or _led_by(guarded, guest_folders):
+        if root := _lies_in(str(guarded), folders) or led_by(guarded, guest_folders):
             raise ConfigError(f"{guarded}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
-
-
-def _led_by(guarded: Path, guest_folders: GuestFolders) -> str:
-    """The first of the guests' folders that the path to a place leads through; empty if there is none."""
-    try:
-        with find(guarded, guest_folders) as found:
-            return found.folder.root.path if found.folder.root else ""
-    except Conflict as error:
-        return error.message.partition(" is ")[0]
-    except OSError:
-        return ""
 
 
 def _lies_in(guarded: str, folders: Iterable[str]) -> str:

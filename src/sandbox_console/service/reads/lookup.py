@@ -178,7 +178,7 @@ class Lookup:
 
 
 def host_label(health: BackendHealth) -> str:
-    """A host in words: ``bubblewrap``, ``docker/far``."""
+    """The name of a host: ``bubblewrap``, ``docker/far``."""
     return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
 
 

@@ -69,7 +69,7 @@ class KeptShells:
         return shells[0]
 
     async def of(self, ref: SandboxRef) -> Sequence[KeptShell]:
-        """Those of one sandbox, the oldest first."""
+        """The kept shells of one sandbox, the oldest first."""
         return [shell for shell in await self.list() if shell.ref == ref]
 
     async def end_all(self, ref: SandboxRef) -> int:

@@ -10,15 +10,16 @@ from typing import Any
 from msgspec import Struct
 
 from sandbox_console.backends.base import Backend
-from sandbox_console.errors import AuditUnavailable, BackendUnreachable, Conflict, ConsoleError
+from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.cancellation import run_to_completion, shielded
-from sandbox_console.model.sandbox import Sandbox, parse_ref
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service.effects.recreation import Recreation
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.sessions.lost_records import settle
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecords
 
 
@@ -79,32 +80,15 @@ class LostRecreations:
 
     async def _settle_all(self) -> int:
         lost = await asyncio.to_thread(lambda: list(self._records.lost()))
-        return sum([await run_to_completion(self._settle(record)) for record in lost])
+        return sum([await run_to_completion(settle(record, Recreation, self._fleet, self._finish)) for record in lost])
 
-    async def _settle(self, record: HeldRecord) -> int:
-        """Settle one. It is left to the next console if its backend is silent or the end cannot be recorded."""
-        try:
-            step = await asyncio.to_thread(record.read_as, Recreation)
-            ref = parse_ref(step.ref)
-        except (OSError, ValueError):  # damaged: it identifies nothing
-            await asyncio.to_thread(record.remove)
-            return 0
-        try:
-            if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
-                return 0
-            journal = await self._audit_log.journal()
-            permit = journal.inherited(step.audit_id, "update")
-            backend = await self._fleet.use(ref.backend, ref.host)
-            body = await _Settlement(backend, permit, step, self._vault).run()
-            details: dict[str, Any] = masked(body, self._vault.redactor.text)
-            await journal.note(permit, ref.backend, step.ref, details)
-            await asyncio.to_thread(record.remove)
-        except (AuditUnavailable, BackendUnreachable):
-            return 0
-        else:
-            return 1
-        finally:
-            record.release()
+    async def _finish(self, step: Recreation, ref: SandboxRef) -> None:
+        journal = await self._audit_log.journal()
+        permit = journal.inherited(step.audit_id, "update")
+        backend = await self._fleet.use(ref.backend, ref.host)
+        body = await _Settlement(backend, permit, step, self._vault).run()
+        details: dict[str, Any] = masked(body, self._vault.redactor.text)
+        await journal.note(permit, ref.backend, step.ref, details)
 
 
 class _Found(Struct, frozen=True):

@@ -12,13 +12,13 @@ from sandbox_console.backends.abilities import EndsLostShells
 from sandbox_console.crash_guard import guard
 from sandbox_console.errors import AuditUnavailable, BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.action import Permit
-from sandbox_console.model.cancellation import run_to_completion
-from sandbox_console.model.sandbox import SandboxRef, parse_ref
+from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.sessions.lost_records import settle
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord, ShellRecords
 
 REASON = "the process that held it was killed"
@@ -87,27 +87,10 @@ class LostShells:
         lost = await asyncio.to_thread(lambda: list(self._records.lost()))
         return sum(await asyncio.gather(*(self._end(record) for record in lost)))
 
-    async def _end(self, shell_record: HeldRecord) -> int:
-        """End one shell. It is left to the next console if its backend is silent or the end cannot be recorded."""
-        try:
-            record = await asyncio.to_thread(shell_record.read)
-            ref = parse_ref(record.ref)
-        except (OSError, ValueError):  # damaged: it identifies nothing
-            await asyncio.to_thread(shell_record.remove)
-            return 0
-        if (ref.backend, ref.host) not in self._fleet.keys:  # this console leaves that backend out
-            shell_record.release()
-            return 0
-        try:
-            await self._finish(shell_record, record, ref)
-        except (AuditUnavailable, BackendUnreachable):
-            return 0
-        else:
-            return 1
-        finally:
-            shell_record.release()
+    async def _end(self, record: HeldRecord) -> int:
+        return await settle(record, ShellRecord, self._fleet, self._finish)
 
-    async def _finish(self, shell_record: HeldRecord, record: ShellRecord, ref: SandboxRef) -> None:
+    async def _finish(self, record: ShellRecord, ref: SandboxRef) -> None:
         journal = await self._audit_log.journal()
         permit = journal.inherited(record.audit_id, "shell")
         body: dict[str, Any] = {
@@ -125,7 +108,6 @@ class LostShells:
             body["recording"] = await self._recordings.end_lost(record.recording, problem)
         details: Mapping[str, Any] = masked(body, self._vault.redactor.text)
         await journal.note(permit, ref.backend, record.ref, details)
-        await run_to_completion(asyncio.to_thread(shell_record.remove))
 
     async def _ended(self, permit: Permit, record: ShellRecord, ref: SandboxRef) -> dict[str, str]:
         """End its processes. Returns what went wrong. Raises BackendUnreachable."""

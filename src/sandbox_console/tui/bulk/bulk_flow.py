@@ -1,4 +1,4 @@
-"""From marked rows to one question, one run, and a results page that stays available until the app ends."""
+"""Runs an action on all marked rows: one question, one run, and a results page that is kept until the app ends."""
 
 from __future__ import annotations
 

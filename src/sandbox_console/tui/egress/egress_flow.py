@@ -1,4 +1,4 @@
-"""From a host in a feed to a changed rule: the questions, then one action for each sandbox."""
+"""Changes a rule for a host in a feed: asks the questions, then runs one action for each sandbox."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def diff_lines(
 
 
 def note_lines(notes: Sequence[str]) -> list[tuple[str, str]]:
-    """Return a line for each secret that a change lets go further than it should, shown below the change."""
+    """Return a line for each secret that a change lets reach more hosts than it should, shown below the change."""
     return [part for note in notes for part in (("\n", ""), (f"! {clean(note, cap=400)}", "$text-warning"))]
 
 

@@ -92,7 +92,7 @@ def _fits(moment: Moment, field: str, colon: str, value: str) -> bool:
 
 
 def within(moments: Sequence[Moment], window: Window) -> Sequence[Moment]:
-    """Those in a window. ``moments`` are in order of time."""
+    """The moments in a window. ``moments`` are in order of time."""
     begin = bisect_left(moments, window.begin, key=lambda moment: moment.at)
     end = bisect_left(moments, True, key=lambda moment: moment.at > window.end)
     return moments[begin:end]

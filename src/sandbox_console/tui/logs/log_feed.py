@@ -30,7 +30,7 @@ Forget = Callable[[], int | None]
 
 
 class StreamState(Struct, frozen=True):
-    """The state of a stream, in words. ``open`` means that more output may follow."""
+    """The state of a stream, as text. ``open`` means that more output may follow."""
 
     words: str = "FOLLOWING"
     open: bool = True

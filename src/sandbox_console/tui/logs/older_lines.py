@@ -118,6 +118,7 @@ class OlderLog:
         self.read = self.found = 0
         self.share = 0.0
         self.rotated: int | None = None
+        """How many lines rotation took: None if it took none, -1 if some of it is not counted."""
         self._oldest, self._known = store.oldest_ns or 0, _at_oldest(store)
         self._room = store.room_bytes // 2 if head else _ALL
         self.lines = LineStore(_ALL if head else store.room_bytes * 3 // 4)
@@ -160,8 +161,9 @@ class OlderLog:
             self._begin_ns = items[0].at_ns
         self.share = (items[-1].at_ns - self._begin_ns) / max(self._oldest - self._begin_ns, 1)
         gone = [item.lines for item in items if isinstance(item, LogGap) and item.reason == "rotated away"]
-        if gone and None not in gone:
-            self.rotated = (self.rotated or 0) + sum(filter(None, gone))
+        if gone:
+            counted = None not in gone and self.rotated != -1
+            self.rotated = (self.rotated or 0) + sum(filter(None, gone)) if counted else -1
         self.read += sum(isinstance(item, LogRecord) and item.data.endswith(b"\n") for item in items)
         if self._room == _ALL:
             self._keep(items)

@@ -25,6 +25,8 @@ class OlderLinesLoader:
     def __init__(self, console: Console, view: LogView) -> None:
         self._console = console
         self._view = view
+        self._whole: LineStore | None = None  # the last one whose log was read to its beginning
+        self._begins = _BEGINS
 
     def show_progress(self, text: str) -> None:
         """Show the progress in the view."""
@@ -63,7 +65,7 @@ class OlderLinesLoader:
         """Read all older lines. Returns whether they are in the view now."""
         store, lines = self._view.store, self._view.lines
         if store.begins or store.oldest_ns is None:
-            self.show_progress(_BEGINS)
+            self.show_progress(self._begins if store is self._whole else _BEGINS)
             return True
         wanted = lines.search if lines.search is not None else lines.filter  # an index without matches is falsy
         rest = OlderLog(store, wanted.pattern if wanted is not None else None, head=head)
@@ -77,7 +79,8 @@ class OlderLinesLoader:
             )
             left_out = _left_out(rest)
             if put(rest.lines):
-                self.show_progress(left_out or _BEGINS)
+                self._whole, self._begins = store, left_out or _BEGINS
+                self.show_progress(self._begins)
                 return True
         return False
 
@@ -107,8 +110,12 @@ class OlderLinesLoader:
 
 def _left_out(rest: OlderLog) -> str:
     """Return which of the older lines are not in the view, or an empty string if all are."""
+    rotated = ""
+    if rest.rotated:
+        rotated = f"{rest.rotated:,} lines rotated away" if rest.rotated > 0 else "older ones rotated away, not counted"
+    held = _BEGINS if rotated else ""
     if rest.found_not_held:
-        return f"{rest.found_not_held:,} more in {rest.not_held:,} older lines not in memory"
-    if rest.lines.dropped:
-        return f"none in {rest.not_held:,} older lines not in memory"
-    return f"{_BEGINS}; {rest.rotated:,} lines rotated away" if rest.rotated else ""
+        held = f"{rest.found_not_held:,} more in {rest.not_held:,} older lines not in memory"
+    elif rest.lines.dropped:
+        held = f"none in {rest.not_held:,} older lines not in memory"
+    return "; ".join(filter(None, [held, rotated]))

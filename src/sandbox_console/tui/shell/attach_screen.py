@@ -56,9 +56,9 @@ class AttachScreen(TerminalQuestions, Screen[None]):
     def _how(self) -> str:
         attachment = self._session.attachment
         if not attachment.takes_input:
-            return "Its input is closed: only watching   Ctrl+] lets go, it runs on"
+            return "Its input is closed: only watching   Ctrl+] detaches, it keeps running"
         kind = "Keys go to its terminal" if attachment.tty else "Lines go to its input"
-        return f"{kind}   Ctrl+] lets go, it runs on"
+        return f"{kind}   Ctrl+] detaches, it keeps running"
 
     def _ended(self, end: Exit | None, problem: str) -> None:
         if self.is_attached:

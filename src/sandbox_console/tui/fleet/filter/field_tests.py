@@ -90,7 +90,7 @@ NAMES = (*TEXTS, *NUMBERS, *YES_NO, "egress", "port", "label.KEY")
 MOVING = frozenset({"cpu", "mem", "pids", "rx", "tx", "log", "age", "up", "ended", "denied"})
 """Fields whose value can change without a change of the sandbox."""
 SAMPLED = frozenset({"cpu", "mem", "pids", "rx", "tx", "log"})
-"""Those of them whose values come from samples."""
+"""The fields whose values come from samples."""
 
 
 def field_test(word: Word) -> tuple[str, Test] | None:
