@@ -13,6 +13,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
 OPEN = "the network of the test cluster enforces no NetworkPolicy, though the test says that it does"
+NAMES = "Kubernetes takes a-z, 0-9 and '-' in a name"
 POD_GONE = "a stopped Sandbox has no Pod, and with the Pod went its exit code and its log"
 NO_END = "Kubernetes tells no event when a container ends: it is in the state of its Pod"
 pytestmark = [requires("kubernetes")]
@@ -36,7 +37,8 @@ class TestKubernetes(BackendConformance):
         "test_following_again_after_a_restart_loses_and_repeats_nothing": POD_GONE,
         "test_ending_the_sandbox_ends_its_commands": "it ends the sandbox by a signal, which Kubernetes does not send",
         "test_a_long_line_is_whole": "with times, a node gives a long line in pieces of 16 KiB, each with its own",
-        "test_odd_names_are_kept": "Kubernetes takes a-z, 0-9 and '-' in a name",
+        "test_odd_names_are_kept[a-b_c.d]": NAMES,
+        "test_odd_names_are_kept[UPPER]": NAMES,
     }
 
     @pytest.fixture
