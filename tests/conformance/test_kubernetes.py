@@ -34,7 +34,6 @@ class TestKubernetes(BackendConformance):
         "test_following_tells_what_comes": NO_END,
         "test_stop_lets_it_end_by_itself": POD_GONE,
         "test_stop_kills_after_the_grace": POD_GONE,
-        "test_following_again_after_a_restart_loses_and_repeats_nothing": POD_GONE,
         "test_ending_the_sandbox_ends_its_commands": "it ends the sandbox by a signal, which Kubernetes does not send",
         "test_a_long_line_is_whole": "with times, a node gives a long line in pieces of 16 KiB, each with its own",
         "test_odd_names_are_kept[a-b_c.d]": NAMES,
