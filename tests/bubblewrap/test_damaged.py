@@ -23,6 +23,11 @@ def spoil(path, how):
     elif how == "a folder":
         path.unlink()
         path.mkdir()
+    elif how == "a pipe":
+        path.unlink()
+        os.mkfifo(path, 0o600)
+    elif how == "huge":
+        os.truncate(path, 5 << 30)
     else:
         path.write_text(SPOILT[how])
 
@@ -31,7 +36,7 @@ def spoil(path, how):
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        *((name, how) for name in ("spec.json", "status.json") for how in (*SPOILT, "a folder")),
+        *((name, how) for name in ("spec.json", "status.json") for how in (*SPOILT, "a folder", "a pipe", "huge")),
         ("spec.json", "missing"),
     ],
 )

@@ -75,7 +75,7 @@ async def test_files_that_are_damaged_or_cannot_be_read_are_told(kept, tmp_path)
     path.unlink()
     path.mkdir()
     [gap] = await kept.read(REF)
-    assert "cannot be read: Is a directory" in gap.reason
+    assert "cannot be read: it is not a file" in gap.reason
     path.rmdir()
     (tmp_path / "logs").rmdir()
     (tmp_path / "logs").write_text("a file where the folder should be")

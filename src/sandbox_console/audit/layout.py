@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+
+PLANTED = "planted"
+"""The ending of a file that was beside a segment and was set aside."""
 
 _NOTE_MOST = 1 << 20
 """The most bytes of a manifest or another note; ours have a few hundred."""
@@ -96,16 +100,32 @@ class Layout(Struct, frozen=True):
         Reading a copy that somebody else made must not hang on a pipe or fill the memory with a huge note.
         """
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
+            if f".{PLANTED}" in path.name:  # set aside, and read by nobody
+                continue
             try:
                 st = path.stat()
             except OSError:  # gone by now, or a link to nothing, which is noticed when it is read
                 continue
-            if not (stat.S_ISREG(st.st_mode) or stat.S_ISDIR(st.st_mode)):
+            if not stat.S_ISREG(st.st_mode) and (
+                not stat.S_ISDIR(st.st_mode) or path in (self.anchors, self.head, self.reserve)
+            ):
                 return f"{path.name} is not a file"
             limit = _MOST.get(path.name, _MOST_BY_SUFFIX.get(path.suffix, st.st_size))
             if st.st_size > limit:
                 what = "a note" if path.suffix == ".json" else "one"
                 return f"{path.name} has {st.st_size} bytes, and {what} of ours never {limit}"
+        return ""
+
+    def damaged(self) -> str:
+        """What is in place of a file that a writer reads, and why it cannot be one; empty if all can be used."""
+        for path in (self.anchors, self.head, self.pages, self.reserve, self.cursor, self.lock):
+            with suppress(FileNotFoundError):
+                st = path.lstat()
+                if not stat.S_ISREG(st.st_mode):
+                    return f"{path} is not a file"
+                limit = _MOST.get(path.name, _MOST_BY_SUFFIX.get(path.suffix, st.st_size))
+                if st.st_size > limit:
+                    return f"{path} has {st.st_size} bytes, and one of ours never {limit}"
         return ""
 
     def indices(self) -> list[int]:

@@ -52,7 +52,7 @@ class Lock:
         self._path = path
         self.waits: Callable[[str], None] = lambda _: None
         """Called after a wait of TELL_S, with a text that says for whom."""
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def release(self) -> None:
         """Close the file. Safe to call twice."""

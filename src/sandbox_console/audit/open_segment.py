@@ -11,9 +11,10 @@ from pathlib import Path
 from sandbox_console.audit import schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.keys import KeyRefused
-from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.layout import PLANTED, Layout
 from sandbox_console.audit.lock import holder as holder_of
 from sandbox_console.errors import AuditUnavailable
+from sandbox_console.hostfs.own_files import set_aside
 
 ROOM = 2 * 1024 * 1024
 """Bytes. With less free space than this, the disk counts as full."""
@@ -25,14 +26,15 @@ _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_IOERR, _SQLITE_CANTOPEN = 5, 6, 10, 14
 class OpenSegment:
     """The writing connection to the newest segment. Every method runs under the log's lock.
 
-    ``index`` is its number; ``form`` and ``console`` are from its first table. ``left`` is called when a damaged
-    segment is left behind.
+    ``index`` is its number; ``form`` and ``console`` are from its first table. ``planted`` names the files that were
+    set aside and are not recorded yet. ``left`` is called when a damaged segment is left behind.
     """
 
     def __init__(self, layout: Layout, anchors: Anchors, left: Callable[[], None]) -> None:
         self.layout, self._anchors, self._left = layout, anchors, left
         self.index = 0
         self.form, self.console = 1, ""
+        self.planted: list[str] = []
         self._db: sqlite3.Connection | None = None
         self._frozen = False
         self._patience_s = -1.0
@@ -59,6 +61,7 @@ class OpenSegment:
         """Open the newest segment, or create one if there is none. Raises sqlite3.Error, OSError."""
         self.index = self.layout.newest()
         path = self.layout.segment(self.index)
+        self.set_aside_foreign(path)
         if not path.exists() or path.stat().st_size == 0:
             segments.make(path, schema.new_log())
         try:
@@ -74,6 +77,12 @@ class OpenSegment:
         self._patience_s = -1.0  # the connection keeps its own wait
         self.form, self.console = schema.form(self._db), schema.head_of(self._db).console
         path.chmod(0o600)
+
+    def set_aside_foreign(self, path: Path) -> None:
+        """Rename files beside a segment that SQLite would read and that are not its own. Raises OSError."""
+        for one in segments.foreign(path):
+            with suppress(FileNotFoundError):
+                self.planted.append(set_aside(one, PLANTED).name)
 
     def mend(self) -> None:
         """Check the file after an unclean end, and begin a new segment if it is damaged."""

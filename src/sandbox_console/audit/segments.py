@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -16,10 +17,13 @@ from urllib.parse import quote
 from sandbox_console.audit import rows, schema
 from sandbox_console.audit.anchors import Anchors, Check, sealed_text, sync_folder
 from sandbox_console.audit.keys import Keys, PublicKey
-from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.layout import PLANTED, Layout
 from sandbox_console.audit.page_digests import content_of
 from sandbox_console.audit.rows import Place
+from sandbox_console.hostfs.own_files import read_own, set_aside
 
+_BESIDE = ("-journal", "-wal", "-shm")  # https://www.sqlite.org/tempfiles.html
+_NOTE_MOST = 1 << 20  # bytes of a manifest; ours have a few hundred
 _SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26
 
 
@@ -48,16 +52,40 @@ def connect_frozen(path: Path) -> sqlite3.Connection:
 
 
 def make(path: Path, head: schema.Head) -> None:
-    """Write a segment's whole file or nothing. A killed process's half-written file is overwritten."""
+    """Write a segment's whole file or nothing. A killed process's half-written file is overwritten.
+
+    The file has a write-ahead log from the beginning, so that no segment ever has a rollback journal of ours.
+    """
     fresh = path.with_name(path.name + ".new")
-    for leftover in (fresh, fresh.with_name(fresh.name + "-journal")):
+    for leftover in (fresh, *(fresh.with_name(fresh.name + end) for end in _BESIDE)):
         leftover.unlink(missing_ok=True)
-    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous = FULL")
         schema.create(db, head)
+        db.execute("PRAGMA journal_mode = WAL")
+    for end in _BESIDE:  # SQLite would take them for this segment's
+        with suppress(FileNotFoundError):
+            set_aside(path.with_name(path.name + end), PLANTED)
     fresh.rename(path)
     sync_folder(path.parent)
+
+
+def foreign(path: Path) -> list[Path]:
+    """What is beside a segment and was not made by SQLite for it.
+
+    A rollback journal would be played into the segment when it is opened, and no console makes one. A write-ahead log
+    may have rows of a killed console, and is none only if it is no file.
+    """
+    found = [path.with_name(path.name + end) for end in _BESIDE]
+    return [one for one in found if os.path.lexists(one) and _is_foreign(one)]
+
+
+def _is_foreign(path: Path) -> bool:
+    try:
+        return path.name.endswith("-journal") or not stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def follow_on(db: sqlite3.Connection, layout: Layout, index: int, anchors: Anchors) -> None:
@@ -146,7 +174,7 @@ def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[
     ``unsigned`` accepts one of the old form, which has a MAC but no signature, if only the public key is available.
     """
     try:
-        text = path.read_text()
+        text = read_own(path, _NOTE_MOST, follow=True).decode()
         told = json.loads(text)
         same = text == _rendered(told)
         mac, sig = told.pop("mac", ""), told.get("sig", "")

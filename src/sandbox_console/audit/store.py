@@ -10,7 +10,7 @@ from typing import Any
 
 from sandbox_console.audit import chain, rows, schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
-from sandbox_console.audit.end_proof import REWRITTEN, UNANCHORED, UNDIGESTED, EndProof
+from sandbox_console.audit.end_proof import PLANTED, REWRITTEN, UNANCHORED, UNDIGESTED, EndProof
 from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock
@@ -48,6 +48,9 @@ class Store:
         waits: Callable[[str], None] = lambda _: None,
     ) -> None:
         """``waits`` is called with a text that says what an append is waiting for."""
+        if damaged := layout.damaged():
+            hint = f"nothing is changed until it is away: look at it, then move it out of {layout.folder}"
+            raise AuditUnavailable(f"the audit log cannot be used: {damaged}", hint=hint)
         self._layout, self._keep = layout, keep
         self._actor, self._session = actor, session
         self.sealed: list[int] = []  # by this process
@@ -68,6 +71,7 @@ class Store:
                 if missing := self._proof.missing():
                     self._append([self._checkpoint(UNANCHORED, missing)])
                 with suppress(sqlite3.Error, OSError):  # the disk is full: it is recorded before new ones are written
+                    self._tell_planted()
                     self._tell_lost_digests()
                 self._tell_changed_pages()
                 self._proof.begin()
@@ -130,6 +134,7 @@ class Store:
                 path = self._layout.segment(index)
                 with suppress(sqlite3.Error, OSError, AuditUnavailable):
                     if path.with_name(path.name + "-wal").stat().st_size:
+                        self._segment.set_aside_foreign(path)
                         with closing(segments.connect(path)) as db:
                             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -137,7 +142,7 @@ class Store:
         """Anchor, checkpoint and close under the lock, because closing the last connection checkpoints, too."""
         try:
             with self._lock.held():
-                with suppress(AuditUnavailable, sqlite3.Error):  # the next console signs it
+                with suppress(AuditUnavailable, sqlite3.Error, OSError):  # the next console signs it
                     self._segment.follow()
                     self._drain_if_free()
                     self._proof.anchor("session")
@@ -158,6 +163,7 @@ class Store:
             self._segment.follow()
             self._segment.thaw()
             self._drain()
+            self._tell_planted()
             if another:
                 self._tell(
                     UNANCHORED, {"missing": [self._layout.key.name], "rows": rows.head(self._segment.there())[0]}
@@ -270,6 +276,11 @@ class Store:
 
     def _tell(self, action: str, body: dict[str, Any]) -> None:
         self._commit(rows.chained([self._checkpoint(action, body)], rows.head(self._segment.there()), self._mac))
+
+    def _tell_planted(self) -> None:
+        if self._segment.planted:
+            self._tell(PLANTED, {"kept": self._segment.planted})
+            self._segment.planted = []
 
     def _tell_changed_pages(self) -> None:
         """Record that the file was changed where no row is, because the next digests would hide it."""

@@ -14,7 +14,7 @@ from sandbox_console.audit import chain, page_digests, schema, segments
 from sandbox_console.audit.anchors import Check
 from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.db_thread import unit
-from sandbox_console.audit.end_proof import CHANGED, FOREIGN, REWRITTEN, UNANCHORED, UNDIGESTED
+from sandbox_console.audit.end_proof import CHANGED, FOREIGN, PLANTED, REWRITTEN, UNANCHORED, UNDIGESTED
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.page_digests import Digests
@@ -80,6 +80,9 @@ class Log(Struct, frozen=True):
 async def walk_segment(log: Log, index: int, found: Findings, *, newest: bool) -> None:
     """Check one segment: its rows, its table as made, its manifest, and how it follows the one before."""
     layout = log.layout
+    found.altered += [
+        f"{one.name} was put beside the log: no console made it" for one in segments.foreign(layout.stored(index))
+    ]
     try:
         async with reading(layout.stored(index)) as db:
             if db is None:
@@ -216,12 +219,13 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
 
 def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     """The problems that consoles saw and recorded."""
-    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
+    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
     words = {CHANGED: "rows that a console had written before it were missing or different",
              UNANCHORED: "the anchors or their key were missing, and new ones were started",
              FOREIGN: "bytes that are no part of an anchor followed the last anchor",
              REWRITTEN: "the segment's file had been changed where it has no row",
-             UNDIGESTED: "the digests of its pages were gone, changed or set back, and new ones were made"}  # fmt: skip
+             UNDIGESTED: "the digests of its pages were gone, changed or set back, and new ones were made",
+             PLANTED: "a file was beside the database that no console made, and was set aside unread"}  # fmt: skip
     return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
 
 

@@ -20,6 +20,7 @@ from sandbox_console.cli import json_output
 from sandbox_console.cli.formatting import table
 from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.errors import ConsoleError, InvalidSpec
+from sandbox_console.hostfs import own_files
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console, open_console
 
@@ -130,7 +131,11 @@ class Context(Struct):
             config_file=file, read_only=self.args.read_only, only_backend=self.args.backend
         ) as console:
             console.audit_log.tell_wait = self.say
-            yield console
+            try:
+                yield console
+            finally:
+                for text in own_files.told():
+                    self.say(text)
 
     def consent(self, id: str = "") -> Consent:
         """What the caller has agreed to for the sandbox with this id. ``--confirm`` takes the id as ``ls`` shows it."""

@@ -27,7 +27,7 @@ from sandbox_console.model.action import Create, Remove
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import Console
+from sandbox_console.service import Console, known_ground
 
 Made = tuple[SandboxRef, str]
 
@@ -187,6 +187,7 @@ def _home(*, keep: bool) -> Iterator[None]:
     if keep or os.environ.get(_HOME):
         yield
         return
+    known_ground()  # so that the folder is not made where a sandbox can write
     folder = tempfile.mkdtemp(prefix="sandbox-console-demo-")
     os.environ[_HOME] = folder
     try:

@@ -19,7 +19,7 @@ class Hold(Struct, frozen=True):
     """Why and by whom a sandbox is held, and what its release needs.
 
     ``at`` is seconds since the epoch. ``frozen`` and ``closed`` are whether it was frozen, and its ports closed;
-    ``rules`` are those of its egress, or None if that was not cut.
+    ``rules`` are those of its egress, or None if that was not cut. ``damaged`` is whether its record cannot be read.
     """
 
     ref: str
@@ -30,6 +30,7 @@ class Hold(Struct, frozen=True):
     frozen: bool = False
     rules: tuple[EgressRule, ...] | None = None
     closed: bool = False
+    damaged: bool = False
 
     @property
     def label(self) -> str:

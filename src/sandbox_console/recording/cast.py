@@ -15,6 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sandbox_console.hostfs.own_files import open_own
+
+_LONGEST_LINE = 16 << 20
+"""Bytes read of a line; ours have at most what one read of a terminal gives."""
+
 _HELD = 256 * 1024
 _HELD_S = 0.25
 """How much may be missing from the file if the console is killed: output of this time, or this many characters."""
@@ -77,8 +82,11 @@ class Pending:
 
 def read_header(path: Path) -> dict[str, Any]:
     """The first line as data. Raises OSError; ValueError if the file is not a recording."""
-    with path.open("rb") as file:
-        found = json.loads(file.readline(64 * 1024))
+    with open_own(path) as file:
+        try:
+            found = json.loads(file.readline(64 * 1024))
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
     if not isinstance(found, dict) or found.get("version") != 2:
         raise ValueError("it is no asciicast of version 2")
     return found
@@ -86,9 +94,9 @@ def read_header(path: Path) -> dict[str, Any]:
 
 def read_events(path: Path) -> Iterator[Event]:
     """The events of a recording in order, up to a line that was cut short by a kill. Raises OSError."""
-    with path.open("rb") as file:
-        file.readline()
-        for line in file:
+    with open_own(path) as file:
+        file.readline(_LONGEST_LINE)
+        for line in iter(lambda: file.readline(_LONGEST_LINE), b""):
             event = _event(line)
             if event is None:
                 return
@@ -99,7 +107,7 @@ def _event(line: bytes) -> Event | None:
     try:
         at, kind, text = json.loads(line)
         return float(at), str(kind), str(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
 
 

@@ -23,7 +23,13 @@ from sandbox_console.service.console import Console
 from sandbox_console.service.gate.audit_log import AuditLog, current_actor
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.folder_guard import OwnFolders, besides_homes, refuse_guests, without_guests_programs
+from sandbox_console.service.reads.folder_guard import (
+    OwnFolders,
+    besides_homes,
+    keep_temporary_files_apart,
+    refuse_guests,
+    without_guests_programs,
+)
 from sandbox_console.service.reads.hub import Hub
 from sandbox_console.service.reads.known_names import Key, KnownNames
 
@@ -122,8 +128,14 @@ def check_configuration(config_file: Path | None, only_backend: str = "") -> Non
 
 
 def known_ground(config_file: Path | None = None) -> GuestFolders:
-    """What guests can change, as far as is known without asking backends, for a caller without a console."""
-    return shared_folders.everywhere(find_paths(config_file).state).ground()
+    """What guests can change, as far as is known without asking backends, for a caller without a console.
+
+    From now on, temporary files of this process are not there.
+    """
+    state = find_paths(config_file).state
+    known = shared_folders.everywhere(state)
+    keep_temporary_files_apart(state, known)
+    return known.ground()
 
 
 def refuse_config(paths: Paths) -> None:
@@ -135,6 +147,7 @@ def keep_apart(own: OwnFolders) -> None:
     """Raise ConfigError for state that a guest can write, and do not run programs from folders that one can write."""
     known = shared_folders.everywhere(own.state)
     refuse_guests(own, known)
+    keep_temporary_files_apart(own.state, known)
     if known.all and (path := os.environ.get("PATH")):
         os.environ["PATH"] = without_guests_programs(path, known.all)
 

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from sandbox_console.audit.retention import MIB, RetentionPolicy
 from sandbox_console.errors import ConfigError, UsageError
+from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.model import hosts
 from sandbox_console.model.did_you_mean import nearest
@@ -236,7 +237,7 @@ def _checked(data: dict[str, Any], where: str) -> Config:
 def _read(path: Path, *, required: bool) -> str:
     try:
         refuse_strangers("the configuration", path)
-        return _bytes(path).decode("utf-8")
+        return (_bytes(path) if required else read_own(path, LONGEST, follow=True)).decode("utf-8")
     except FileNotFoundError:
         if required:
             raise ConfigError(f"{path} does not exist", hint="name a config file that exists") from None
@@ -254,6 +255,8 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML, in UTF-8") from None
+    except RecursionError:
+        raise ConfigError(f"{path} cannot be read: it is nested too deep", hint="it must be TOML, in UTF-8") from None
 
 
 def _bytes(path: Path) -> bytes:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.model import hosts
 from sandbox_console.service.config import refuse_strangers
 
@@ -54,15 +55,11 @@ def _text(path: Path) -> str:
     """The user's file; empty if there is none. Raises ConfigError."""
     refuse_strangers("the file of presets", path)
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) <= _MOST_BYTES:
-            return data.decode()
+        return read_own(path, _MOST_BYTES, follow=True).decode()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    raise ConfigError(f"{path} is longer than {_MOST_BYTES >> 20} MiB")
 
 
 def _read(text: str, where: str) -> dict[str, Preset]:
@@ -71,6 +68,8 @@ def _read(text: str, where: str) -> dict[str, Preset]:
         found = msgspec.convert(tomllib.loads(text), _File).presets
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{where}: {error}", hint="docs/egress.md shows the format") from None
+    except RecursionError:
+        raise ConfigError(f"{where}: it is nested too deep", hint="docs/egress.md shows the format") from None
     for name, preset in found.items():
         for pattern in preset.hosts:
             try:

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from sandbox_console.errors import ConfigError, Conflict, NotFound, UsageError
+from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.service.config import refuse_strangers
 
 Scope = Literal["page", "api", "mcp", "status"]
@@ -105,19 +106,16 @@ class Tokens:
 
     def _read(self) -> None:
         try:
-            opened = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            self._seen, self._tokens = (), {}
-            return
-        except OSError as error:
-            raise self._unusable(error.strerror or str(error)) from None
-        with os.fdopen(opened, "rb") as file:
-            st = os.fstat(opened)
+            st = self._path.lstat()
             seen = (st.st_ino, st.st_mtime_ns, st.st_size, st.st_mode, st.st_uid)
             if seen != self._seen:
+                data = read_own(self._path, _MOST_BYTES)
                 self._check(st)
-                self._tokens = self._decoded(file.read(_MOST_BYTES))
-                self._seen = seen
+                self._tokens, self._seen = self._decoded(data), seen
+        except FileNotFoundError:
+            self._seen, self._tokens = (), {}
+        except OSError as error:
+            raise self._unusable(error.strerror or str(error)) from None
 
     def _check(self, st: os.stat_result) -> None:
         refuse_strangers("the file of tokens", self._path)
@@ -127,7 +125,7 @@ class Tokens:
     def _decoded(self, data: bytes) -> dict[str, Token]:
         try:
             return {token.id: token for token in msgspec.json.decode(data, type=_File).tokens}
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._unusable(str(error)) from None
 
     def _unusable(self, reason: str) -> ConfigError:

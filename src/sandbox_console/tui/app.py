@@ -17,6 +17,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from sandbox_console.errors import ConsoleError
+from sandbox_console.hostfs import own_files
 from sandbox_console.model.action import Action, Update, ref_of
 from sandbox_console.model.event import ConfigChanged
 from sandbox_console.service import ActionResult, Console
@@ -94,12 +95,21 @@ class ConsoleApp(PageActions):
         self.main.fit(self.size)
         await self.push_screen(self.main)
         self._cover(self.size)
-        self.set_interval(self.service.config.tui.stats_interval_s, lambda: self.history.note(self.fleet))
+        self.set_interval(self.service.config.tui.stats_interval_s, self._keep_up)
+        self._tell_damage()
         deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
         self._bridge.add_done_callback(self._bridge_ended)
         if self.service.config.alerts.rules:
             self.set_timer(ALERTS_AFTER_S, self._watch_alerts)
+
+    def _keep_up(self) -> None:
+        self.history.note(self.fleet)
+        self._tell_damage()
+
+    def _tell_damage(self) -> None:
+        for text in own_files.told():
+            self.notify(text, title="damaged file", severity="warning", timeout=30, markup=False)
 
     def _watch_alerts(self) -> None:
         self._alerts = asyncio.create_task(self.alert_watch().run())

@@ -22,9 +22,11 @@ from msgspec.structs import replace
 
 from sandbox_console.backends.bubblewrap.supervise import tree
 from sandbox_console.errors import BackendError, InvalidSpec, NotFound
+from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
 
+_MOST_BYTES = 16 << 20  # of a spec or a status: a command may have megabytes of arguments
 _BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)  # what parsing a damaged file raises
 _NONE = type(None)
 _KINDS = {
@@ -116,7 +118,7 @@ class Store:
         found = []
         for identity in self.ids():
             with suppress(OSError, ValueError, LookupError, TypeError):
-                made = json.loads((self.folder / identity / "spec.json").read_text())
+                made = json.loads(read_own(self.folder / identity / "spec.json", _MOST_BYTES))
                 found.append(made["spec"].get("workspace"))
         return [one for one in found if isinstance(one, str)]
 
@@ -126,7 +128,7 @@ class Store:
         if not identity.isalnum():
             raise NotFound(f"no sandbox has the id {identity!r}")
         try:
-            made = json.loads((folder / "spec.json").read_text())
+            made = json.loads(read_own(folder / "spec.json", _MOST_BYTES))
             spec = SandboxSpec.from_dict(made["spec"])
             record = Record(identity, folder, spec, float(made["created_at"]), _uid(made["uid"]))
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -180,7 +182,7 @@ class Store:
 def is_supervised(folder: Path) -> bool:
     """Whether a supervisor holds the sandbox's lock."""
     try:
-        fd = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(folder / "lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -194,7 +196,7 @@ def is_supervised(folder: Path) -> bool:
 
 def _raw(folder: Path) -> dict[str, Any]:
     try:
-        raw: dict[str, Any] = json.loads((folder / "status.json").read_text())
+        raw: dict[str, Any] = json.loads(read_own(folder / "status.json", _MOST_BYTES))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     for name, kinds in _KINDS.items():

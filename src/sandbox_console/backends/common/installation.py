@@ -7,15 +7,19 @@ belongs to them, such as their egress rules, is in its state directory and not i
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 
 from sandbox_console.errors import BackendError
+from sandbox_console.hostfs.own_files import read_own
 
 ANOTHER = "another console"
 """The creator to show for a sandbox that carries another installation's id."""
 
 _BYTES = 8
+_MOST_BYTES = 4096
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Installation:
@@ -31,9 +35,10 @@ class Installation:
         """The id; empty if there is no folder. Before the first sandbox is made it is one that no sandbox carries."""
         if not self._id and self._file is not None:
             try:
-                self._id = self._file.read_text().strip()
+                found = read_own(self._file, _MOST_BYTES).decode().strip()
             except (OSError, UnicodeDecodeError):
                 return self._none
+            self._id = found if _ID.fullmatch(found) else ""
         return self._id or self._none
 
     def made(self) -> str:
@@ -43,7 +48,10 @@ class Installation:
         part = self._file.with_name(f".installation-{secrets.token_hex(_BYTES)}")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part.write_text(secrets.token_hex(_BYTES))
+            with part.open("w") as file:
+                file.write(secrets.token_hex(_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
             try:
                 os.link(part, self._file)  # atomic; if two consoles do it, the first one's id is kept
             except FileExistsError:
@@ -53,4 +61,7 @@ class Installation:
         except OSError as error:
             text = f"the id of this installation cannot be kept in {self._file}: {error.strerror}"
             raise BackendError(text, hint=f"see its owner and mode: ls -ld {self._file.parent}") from error
+        if self.id == self._none:  # what is made now would be taken for another console's
+            text = f"{self._file} is damaged: it should have the id of this installation"
+            raise BackendError(text, hint="put it back, or move it away: older sandboxes are then another console's")
         return self.id

@@ -16,10 +16,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from sandbox_console.errors import BackendError
+from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.model.spec import SandboxSpec
 
 _BLOCK = 2048  # rewritten in place, so that a full disk cannot keep a container from being ended
 _ID = re.compile(r"[0-9a-f]{12,64}")
+
+_MOST_BYTES = 1 << 20
 
 
 class Lifetime(Struct, frozen=True):
@@ -88,8 +91,8 @@ class LifetimeFiles:
     def get(self, id: str) -> Lifetime | None:
         """The entry of a container; None if it has no limit, or the file is not one of ours."""
         try:
-            lifetime = msgspec.json.decode(self._path(id).read_bytes().strip(), type=Lifetime)
-        except (OSError, ValueError):  # msgspec's errors are among them
+            lifetime = msgspec.json.decode(read_own(self._path(id), _MOST_BYTES).strip(), type=Lifetime)
+        except (OSError, ValueError, RecursionError):  # msgspec's errors are among them
             return None
         return lifetime if lifetime.id == id else None
 

@@ -14,9 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox_console.errors import BackendError, ConsoleError
+from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.model.spec import SandboxSpec
 
 _ID = re.compile(r"[0-9a-f]{12,64}")
+
+_MOST_BYTES = 1 << 20
 
 
 class RequestedSpecs:
@@ -31,7 +34,7 @@ class RequestedSpecs:
         if self._folder is None:
             return self._memory.get(id)
         with suppress(OSError, ValueError, TypeError, RecursionError, ConsoleError):
-            return SandboxSpec.from_dict(json.loads(self._path(id).read_bytes()))
+            return SandboxSpec.from_dict(json.loads(read_own(self._path(id), _MOST_BYTES)))
         return None
 
     def put(self, id: str, spec: SandboxSpec) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +19,12 @@ import msgspec
 from msgspec import Struct, field
 
 from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.hostfs.own_files import leave_damaged
 from sandbox_console.model.alert import Alert, AlertMessage, AlertState, Delivery, Silence
 
 FILE = "alerts.db"
 _BUSY_S = 10.0
+_DAMAGE = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS alert (
     id TEXT PRIMARY KEY, rule TEXT NOT NULL, subject TEXT NOT NULL, state TEXT NOT NULL, changed INTEGER NOT NULL,
@@ -319,17 +322,28 @@ class AlertStore:
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            if os.path.lexists(self.path) and not stat.S_ISREG(self.path.lstat().st_mode):
+                leave_damaged(self.path, "it is not a file")
             try:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.execute("PRAGMA synchronous = FULL")
-                db.executescript(_SCHEMA)
-            except sqlite3.Error:
-                db.close()
-                raise
-            self._db = db
+                self._db = self._connected()
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+                    raise
+                leave_damaged(self.path, str(error))
+                self._db = self._connected()
         return self._db
+
+    def _connected(self) -> sqlite3.Connection:
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            db.executescript(_SCHEMA)
+        except sqlite3.Error:
+            db.close()
+            raise
+        return db
 
     def _unusable(self, error: Exception) -> ConsoleError:
         reason = error.strerror if isinstance(error, OSError) else str(error)

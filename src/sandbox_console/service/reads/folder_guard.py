@@ -25,6 +25,7 @@ from sandbox_console.service.reads.shared_folders import SharedFolders
 
 ASKED_S = 1.0
 """How long a backend may take to name its guests' folders before its last answer is used instead."""
+_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - files are made there with random names, and only their owner may rename
 _APART = "a sandbox could change what the console does, and what it has recorded"
 
 
@@ -58,6 +59,7 @@ class FolderGuard:
         shared_folders.change(self._own.state, lambda known: {**known, **shared})
         known = shared_folders.everywhere(self._own.state, shared)
         refuse_guests(self._own, known)
+        keep_temporary_files_apart(self._own.state, known)
         return known.ground(self._own.state / "parts")
 
     async def _ask(self, name: str, host: str) -> Sequence[str] | None:
@@ -99,10 +101,11 @@ class FolderGuard:
 
     async def remember(self, backend: str, host: str, folder: str) -> None:
         """Remember a folder that is about to become a guest's."""
-        key = f"{backend}/{host}"
-        await asyncio.to_thread(
-            shared_folders.change, self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}
-        )
+        await asyncio.to_thread(self._remember, f"{backend}/{host}", folder)
+
+    def _remember(self, key: str, folder: str) -> None:
+        shared_folders.change(self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]})
+        keep_temporary_files_apart(self._own.state, SharedFolders({key: [folder]}))
 
     async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
         """Why a spec's folders cannot be given to a sandbox, by field."""
@@ -184,6 +187,26 @@ def _homes() -> set[str]:
 def _temporary() -> set[str]:
     """Folders for temporary files. An ordinary user's guest has that user's uid, and could open sockets there."""
     return {tempfile.gettempdir(), "/tmp"}  # noqa: S108 - tmux and ssh-agent use it whatever TMPDIR is
+
+
+def keep_temporary_files_apart(state: Path, known: SharedFolders) -> None:
+    """Choose another folder for this process's temporary files, and its children's, if a guest can write the usual one.
+
+    A guest could replace even a folder with a random name that was made there. The last resort is in the state folder.
+    """
+    folders = known.all
+    usual = tempfile.gettempdir()
+    if not folders or not _writable_by_guests(usual, known):
+        return
+    others = (place for place in _TEMPORARY if Path(place).is_dir() and not _writable_by_guests(place, known))
+    place = next(others, None) or str(state / "tmp")
+    if place == str(state / "tmp"):
+        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = place
+
+
+def _writable_by_guests(place: str, known: SharedFolders) -> bool:
+    return bool(_lies_in(place, known.all) or led_by(Path(place), known.ground()))
 
 
 def besides_homes(known: SharedFolders) -> SharedFolders:

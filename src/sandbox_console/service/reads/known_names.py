@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import Struct
 
+from sandbox_console.hostfs.own_files import load_own, write_own
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import MADE_BY
 
@@ -26,6 +27,8 @@ ID_PREFIX = 6
 """The fewest characters by which an id may be abbreviated."""
 
 _FILE_NAME_MOST = 200
+_MOST_BYTES = 64 << 20
+"""Of a host's file: a name takes about 100 bytes."""
 
 
 class Named(Struct, frozen=True, array_like=True, order=True):
@@ -155,7 +158,7 @@ class KnownNames:
             yield
             return
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
@@ -165,19 +168,13 @@ class KnownNames:
     def _load(self, key: Key) -> Known:
         if self._folder is None:
             return self._read.get(key, Known())
-        try:
-            return msgspec.json.decode(self._path(self._folder, key).read_bytes(), type=Known)
-        except (OSError, ValueError):  # msgspec's errors are ValueErrors
-            return Known()
+        decode = msgspec.json.Decoder(Known).decode
+        return load_own(self._path(self._folder, key), _MOST_BYTES, decode) or Known()
 
     def _save(self, key: Key, known: Known) -> None:
         if self._folder is None:
             return
-        path = self._path(self._folder, key)
-        part = path.with_name(path.name + ".part")
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(known))
-        part.replace(path)
+        write_own(self._path(self._folder, key), msgspec.json.encode(known))
 
     @staticmethod
     def _path(folder: Path, key: Key) -> Path:

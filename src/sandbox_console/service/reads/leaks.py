@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from sandbox_console.errors import ConsoleError, SecretError
 from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.hostfs.search import files_below
 from sandbox_console.model.action import Exec
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
@@ -28,6 +29,7 @@ from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 
 _CHUNK = 1 << 20
+_KEY_BYTES = 32
 _ENVIRONMENT_MOST = 8 << 20
 _LOOK_S = 30.0
 _BEGIN = b"\0==sandbox-console=="
@@ -159,14 +161,18 @@ def fingerprint_key(state: Path) -> bytes:
             fresh = path.with_name(f"{path.name}.{random.token_hex(4)}")
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "wb") as file:
-                file.write(random.token_bytes(32))
+                file.write(random.token_bytes(_KEY_BYTES))
             try:
                 os.link(fresh, path)  # the first of two consoles wins, and no reader sees half of it
             finally:
                 fresh.unlink()
-        return path.read_bytes()
+        key = read_own(path, _KEY_BYTES)
     except OSError as error:
         raise SecretError(f"the key for fingerprints cannot be kept in {path}: {error.strerror}") from None
+    if len(key) != _KEY_BYTES:
+        hint = "move it away; the next scan makes a new key, and fingerprints differ from those of earlier scans"
+        raise SecretError(f"{path} is no key for fingerprints: it has {len(key)} bytes and not {_KEY_BYTES}", hint=hint)
+    return key
 
 
 def _in_environments(scanner: Scanner, data: bytes, name: str, own: set[str]) -> list[Leak]:

@@ -115,14 +115,15 @@ class Recordings:
     async def _told(self, path: Path) -> Recording | None:
         try:
             header, last, size = await asyncio.to_thread(_look, path)
+            audit_id, began = int(header.get("audit_id") or 0), float(header.get("timestamp") or 0)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=str(error))
-        audit_id = int(header.get("audit_id") or 0)
+        except (OSError, ValueError, TypeError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=why or type(error).__name__)
         return Recording(
             path.stem, str(header.get("title", "")), _ref(str(header.get("sandbox", ""))), str(header.get("actor", "")),
-            float(header.get("timestamp") or 0), last, size, audit_id, await self._check(path, audit_id),
+            began, last, size, audit_id, await self._check(path, audit_id),
         )  # fmt: skip
 
     async def _check(self, path: Path, audit_id: int) -> Check:

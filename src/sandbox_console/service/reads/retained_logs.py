@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -19,14 +20,20 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from sandbox_console.hostfs.own_files import NOT_OURS, leave_damaged, open_own
 from sandbox_console.logs.read_position import Reading, ReadPosition
 from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
 
 _FRAME = struct.Struct(">qBI")
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _KINDS: tuple[Stream | None, ...] = (Stream.STDOUT, Stream.STDERR, Stream.TTY, None)
 PIECE = 256 * 1024
 """A line is written when it is complete. A longer line than this is written in pieces."""
+
+
+_LONGEST = 64 << 20
+"""Bytes of a frame: far more than a line and its last piece."""
 
 
 class RetainedLog(Struct, frozen=True):
@@ -106,7 +113,10 @@ class Retained:
         return found
 
     def _append(self, path: Path, ref: SandboxRef, name: str, frames: bytes) -> None:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(path.lstat().st_mode):
+                leave_damaged(path, "it is not a file")
+        handle = os.open(path, _APPEND, 0o600)
         with os.fdopen(handle, "ab") as file:
             if file.tell() == 0:
                 whose = {"backend": ref.backend, "host": ref.host, "id": ref.id, "name": name}
@@ -135,8 +145,8 @@ class Retained:
     def _listing(self) -> list[RetainedLog]:
         found: dict[SandboxRef, RetainedLog] = {}
         for path, info in self._files():
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                with path.open("rb") as file:
+            with contextlib.suppress(OSError, *NOT_OURS):
+                with open_own(path) as file:
                     whose = json.loads(file.readline(8192))
                 ref = SandboxRef(whose["backend"], whose["host"], whose["id"])
                 before = found.get(ref)
@@ -147,8 +157,12 @@ class Retained:
     def _items(self, ref: SandboxRef) -> Iterator[LogItem]:
         path = self._path(ref)
         for file_path in (path.with_suffix(".old"), path):
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 yield from _read(file_path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                yield LogGap(0, f"what was kept here cannot be read: {error.strerror}")
 
 
 class Keeper:
@@ -191,12 +205,11 @@ def _frame(item: LogItem) -> bytes:
 
 
 def _read(path: Path) -> Iterator[LogItem]:
-    with path.open("rb") as file:
+    with open_own(path) as file:
         file.readline(8192)
         while len(head := file.read(_FRAME.size)) == _FRAME.size:
             at_ns, kind, length = _FRAME.unpack(head)
-            data = file.read(length)
-            if len(data) < length or kind >= len(_KINDS):
+            if not 0 < length <= _LONGEST or kind >= len(_KINDS) or len(data := file.read(length)) < length:
                 return
             stream = _KINDS[kind]
             if stream is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from msgspec import Struct, field
 
 from sandbox_console.hostfs.guest_writable import GuestFolders, MovedFolder
 from sandbox_console.hostfs.kernel import birth_of
+from sandbox_console.hostfs.own_files import load_own, write_own
 
 FILE = "shares.json"
 _SEEN = "seen"
@@ -71,15 +71,13 @@ class SharedFolders(Struct, frozen=True):
 
 def read(state: Path) -> SharedFolders:
     """What is stored in a state folder; nothing if it cannot be read."""
-    try:
-        with (state / FILE).open("rb") as file:
-            data = json.loads(file.read(_MOST_BYTES))
-    except (OSError, ValueError):
-        return SharedFolders()
-    if not isinstance(data, dict):
-        return SharedFolders()
-    folders = {str(key): [str(one) for one in found] for key, found in data.items() if isinstance(found, list)}
-    return SharedFolders(folders, _seen(data.get(_SEEN)))
+    return load_own(state / FILE, _MOST_BYTES, _decoded) or SharedFolders()
+
+
+def _decoded(content: bytes) -> SharedFolders:
+    data = msgspec.json.decode(content, type=dict[str, Any])
+    seen = data.pop(_SEEN, None)
+    return SharedFolders(msgspec.convert(data, dict[str, list[str]]), _seen(seen))
 
 
 def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> SharedFolders:
@@ -117,18 +115,12 @@ def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str,
 
 
 def _keep(state: Path, shared_folders: SharedFolders) -> None:
-    fresh = state / f".{FILE}.{os.getpid()}"
     data: dict[str, Any] = {
         **shared_folders.folders,
         _SEEN: msgspec.to_builtins(_SavedFolders(_boot(), shared_folders.seen)),
     }
-    try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "w") as file:
-            json.dump(data, file)
-        fresh.replace(state / FILE)
-    except OSError:
-        fresh.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        write_own(state / FILE, msgspec.json.encode(data))
 
 
 def _sorted(folders: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -22,13 +22,13 @@ async def settle(
     """Finish what the record is about, and remove it. Returns how many were finished, 0 or 1.
 
     The record is left to the next console if this one does not use its backend, if the backend does not answer, or if
-    the end cannot be recorded. A damaged record identifies nothing, so it is only removed.
+    the end cannot be recorded. A damaged record identifies nothing, so it is only kept as NAME.damaged.
     """
     try:
         lost = await asyncio.to_thread(record.read, kind)
         ref = parse_ref(lost.ref)
     except (OSError, ValueError):
-        await asyncio.to_thread(record.remove)
+        await asyncio.to_thread(record.set_aside, "it is no record of a console")
         return 0
     try:
         if (ref.backend, ref.host) not in fleet.keys:

@@ -86,9 +86,9 @@ class OpenSessions:
             refs = {one.request.ref for one in self._shells} | {ref_of(one.action) for one in self._operations}
             if not refs:
                 return
-            holds = await asyncio.to_thread(self._holds.all)
+            await asyncio.to_thread(self._holds.all)
             for ref in refs:
-                if ref is not None and str(ref) in holds:
+                if ref is not None and self._holds.holding(ref):
                     await self._end_own(ref)  # the console that made the quarantine has ended the kept ones
 
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from sandbox_console.background_process import ProcessFolder
+from sandbox_console.hostfs.own_files import leave_damaged, read_own
 
 _MOST = 64 * 1024
 Record = TypeVar("Record", bound=Struct)
@@ -42,8 +43,8 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
 class HeldRecord:
     """A record of this process. Its lock shows that the process is alive, and the kernel releases it in any case."""
 
-    def __init__(self, process_folder: ProcessFolder, id_: str, lock: int) -> None:
-        self.id = id_
+    def __init__(self, folder: Path, process_folder: ProcessFolder, id_: str, lock: int) -> None:
+        self.id, self._path = id_, folder / f"{id_}.json"
         self._folder, self._lock = process_folder, lock
 
     def write(self, record: Struct) -> None:
@@ -58,6 +59,13 @@ class HeldRecord:
     def lock(self) -> int:
         """The descriptor of its lock. Another process that gets it holds the record, too."""
         return self._lock
+
+    def set_aside(self, why: str) -> None:
+        """Keep a damaged record as NAME.damaged, which is told, and let it go."""
+        if self._lock >= 0:
+            leave_damaged(self._path, why)
+            self._folder.leave(self.id)
+            self.release()
 
     def remove(self) -> None:
         """Remove the record, as the end is recorded. Safe to call twice."""
@@ -90,7 +98,7 @@ class ShellRecords:
         except BaseException:
             process_folder.close()
             raise
-        return HeldRecord(process_folder, id_, lock)
+        return HeldRecord(self.folder, process_folder, id_, lock)
 
     def lost(self) -> Iterator[HeldRecord]:
         """The records whose process is gone, each locked for the caller, who removes it or lets it go."""
@@ -105,7 +113,7 @@ class ShellRecords:
         if lock is None:
             process_folder.close()
             return None
-        return HeldRecord(process_folder, id_, lock)
+        return HeldRecord(self.folder, process_folder, id_, lock)
 
     def kept(self) -> Iterator[tuple[str, ShellRecord]]:
         """The kept shells whose record is there, each with its id."""
@@ -130,8 +138,7 @@ class ShellRecords:
 
 
 def _read(process_folder: ProcessFolder, id_: str, kind: type[Record]) -> Record:
-    file = os.open(f"{id_}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=process_folder.fd)
     try:
-        return msgspec.json.decode(os.read(file, _MOST), type=kind)
-    finally:
-        os.close(file)
+        return msgspec.json.decode(read_own(f"{id_}.json", _MOST, process_folder.fd), type=kind)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None

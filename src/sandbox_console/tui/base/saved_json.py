@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from sandbox_console.hostfs.own_files import load_own, write_own
 
 _MOST_BYTES = 1 << 20
 
 
-def read_saved(path: Path) -> dict[str, Any]:
-    """Return the saved settings, or an empty dict if there are none or they cannot be read."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        if path.stat().st_size <= _MOST_BYTES:
-            kept = json.loads(path.read_text())
-            return kept if isinstance(kept, dict) else {}
-    return {}
+def read_saved(path: Path, valid: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
+    """Return the saved settings, or an empty dict if there are none.
+
+    A damaged file, or one that is not ``valid``, is renamed and the user is told: saving would overwrite it.
+    """
+
+    def decode(data: bytes) -> dict[str, Any]:
+        kept = json.loads(data)
+        if not isinstance(kept, dict) or not valid(kept):
+            raise TypeError
+        return kept
+
+    return load_own(path, _MOST_BYTES, decode) or {}
 
 
 def save(path: Path, data: dict[str, Any]) -> None:
@@ -25,8 +32,4 @@ def save(path: Path, data: dict[str, Any]) -> None:
 
     This writes a few hundred bytes after a key press, so it is not worth a thread.
     """
-    part = path.with_suffix(".part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump(data, file)
-    part.replace(path)
+    write_own(path, json.dumps(data).encode())

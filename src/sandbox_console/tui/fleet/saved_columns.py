@@ -27,12 +27,11 @@ class ColumnChoice:
 
 
 def _read(file: Path) -> Chosen:
-    kept = read_saved(file)
-    names, widths = kept.get("columns"), kept.get("widths")
-    if not isinstance(names, list):
+    kept = read_saved(file, lambda kept: isinstance(kept.get("columns"), list) and isinstance(kept.get("widths"), dict))
+    if not kept:
         return Chosen()
-    sizes = widths.items() if isinstance(widths, dict) else ()
-    good = [(key, size) for key, size in sizes if key in BY_KEY and isinstance(size, int)]
+    names, widths = kept["columns"], kept["widths"]
+    good = [(key, size) for key, size in widths.items() if key in BY_KEY and isinstance(size, int)]
     clamped = [(key, min(MOST_WIDTH, max(LEAST_WIDTH, size))) for key, size in good]
     try:
         return choose([name for name in names if isinstance(name, str)], clamped)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from sandbox_console.errors import UsageError
+from sandbox_console.hostfs.own_files import leave_damaged
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.service.config import ViewOptions
 from sandbox_console.tui.base.saved_json import read_saved, save
@@ -24,9 +25,14 @@ class Views:
         self._file = folder / "views.json"
         self._configured = configured
         self._saved: dict[str, ViewOptions] = {}
-        for name, kept in read_saved(self._file).items():
+        kept = read_saved(self._file)
+        for name, one in kept.items():
             with contextlib.suppress(msgspec.ValidationError):
-                self._saved[name] = msgspec.convert(kept, ViewOptions)
+                self._saved[name] = msgspec.convert(one, ViewOptions)
+        if len(self._saved) < len(kept):  # saving would lose the others
+            leave_damaged(self._file, "some of its views are not what a console writes")
+            with contextlib.suppress(OSError):
+                self._write(self._saved)
 
     @property
     def names(self) -> list[str]:

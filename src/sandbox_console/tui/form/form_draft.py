@@ -94,7 +94,7 @@ class DraftFile:
         self._lock = -1
 
     def _hold(self, path: Path) -> bool:
-        handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -162,13 +162,14 @@ def _words(text: str) -> list[str]:
 
 
 def _read(path: Path) -> Draft | None:
-    found = read_saved(path)
-    texts, place, left_out = found.get("texts"), found.get("place"), found.get("left_out")
-    if not isinstance(texts, dict):
+    found = read_saved(path, lambda kept: isinstance(kept.get("texts"), dict))
+    if not found:
         return None
+    texts, place, left_out = found["texts"], found.get("place"), found.get("left_out")
     known = {name: text for name, text in texts.items() if name in BY_NAME and isinstance(text, str)}
     omitted = left_out.items() if isinstance(left_out, dict) else ()
-    return Draft(known, _place(place), _time(found.get("at")), {name: tuple(map(str, keys)) for name, keys in omitted})
+    told = {name: tuple(map(str, keys)) for name, keys in omitted if isinstance(keys, list)}
+    return Draft(known, _place(place), _time(found.get("at")), told)
 
 
 def _place(found: Any) -> tuple[str, str] | None:

@@ -22,7 +22,7 @@ class Split:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "layout.json"
-        kept = read_saved(self._file)
+        kept = read_saved(self._file, lambda kept: isinstance(kept.get("share"), int | None))
         share = kept.get("share")
         self.side = bool(kept.get("side"))
         self.share: int | None = min(MOST, max(LEAST, int(share))) if isinstance(share, int) else None

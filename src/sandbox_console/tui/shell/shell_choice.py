@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -81,16 +82,19 @@ class ShellChoices:
     def of(self, ref: SandboxRef) -> ShellChoice:
         """Return the last choice for a sandbox."""
         with contextlib.suppress(msgspec.ValidationError):
-            return msgspec.convert(read_saved(self._path).get(str(ref), {}), ShellChoice)
+            return msgspec.convert(self._kept().get(str(ref), {}), ShellChoice)
         return ShellChoice()
 
     def remember(self, ref: SandboxRef, choice: ShellChoice) -> None:
         """Store a choice. Raises OSError, and then the last one stays."""
-        kept = read_saved(self._path)
+        kept = self._kept()
         kept.pop(str(ref), None)
         safe = structs.replace(choice, env={name: one for name, one in choice.env.items() if self._plain(name, one)})
         kept[str(ref)] = msgspec.to_builtins(safe)
         save(self._path, dict([*kept.items()][-_KEPT:]))
+
+    def _kept(self) -> dict[str, dict[str, Any]]:
+        return read_saved(self._path, lambda kept: all(isinstance(one, dict) for one in kept.values()))
 
     def _plain(self, name: str, value: str) -> bool:
         return shown_value(name, value) == value and self._masked(value) == value
