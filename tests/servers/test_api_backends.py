@@ -9,7 +9,10 @@ from tests.servers.test_api_inside import BASE, api, home
 from tests.support.engine import IMAGE, private_engine
 from tests.support.require import missing
 
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.servers import pacing
+from sandbox_console.servers.api import leftovers
+from sandbox_console.servers.api.leftovers import RUN
 from sandbox_console.servers.pacing import Pacing
 from sandbox_console.testing.fake_backend import FakeBackend
 
@@ -99,6 +102,21 @@ async def test_a_docker_engine_that_is_stopped_is_a_503_until_it_is_back(home, m
             await asyncio.to_thread(engine.start)
             assert await told(client, "GET", "/v1/sandboxes") == (200, [name])
             assert (await told(client, "DELETE", f"/v1/sandboxes/{name}"))[0] == 204
+
+
+async def test_what_a_killed_server_left_is_removed_once_its_backend_answers(home, monkeypatch):
+    monkeypatch.setattr(leftovers, "AGAIN_S", 0.01)
+    labels = {RUN: "0123456789abcdef", "a2a.token": "agents"}
+    left = Sandbox(SandboxRef("fake", "local", "1"), "sb-0123456789ab", Status.RUNNING, managed=True, labels=labels)
+    kept = Sandbox(SandboxRef("fake", "local", "2"), "kept", Status.RUNNING, managed=True)
+    fake = FakeBackend([left, kept], dead=True)
+    async with api(home, BASE.format(more=""), backends=[fake]):
+        assert len(fake.sandboxes) == 2
+        await fake.revive()
+        async with asyncio.timeout(30):
+            while len(fake.sandboxes) > 1:
+                await asyncio.sleep(0.01)
+        assert [one.name for one in fake.sandboxes.values()] == ["kept"]
 
 
 class Counted(FakeBackend):

@@ -147,6 +147,11 @@ class KubernetesBackend(Refusing):
         need(permit)
         await self._lifecycle.stop(ref, grace_s)
 
+    async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
+        """Raise NotFound, or Unsupported: no request of Kubernetes sends a signal."""
+        await self._finder.place(ref)
+        await super().kill(permit, ref, signal)
+
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         need(permit)
         await self._lifecycle.remove(ref, force=force)

@@ -13,9 +13,13 @@ from pathlib import Path
 from sandbox_console.errors import ConsoleError
 from sandbox_console.library import Console
 from sandbox_console.model.actor import acting_as
+from sandbox_console.model.sandbox import HealthState
 
 RUN = "a2a.run"
 """The label of a one-shot sandbox; its value is the server that made it."""
+
+AGAIN_S = 30.0
+"""Seconds until a backend that did not answer is asked again for what a killed server left there."""
 
 
 class ServerLock:
@@ -59,15 +63,41 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(file)
 
 
-async def sweep(console: Console, life: ServerLock, backend: str) -> int:
-    """Remove the sandboxes of dead servers. Returns how many. Those that cannot be removed stay."""
-    sandboxes, _ = await console.list(backend)
-    gone = 0
-    for sandbox in sandboxes:
-        made_by = sandbox.labels.get(RUN, "")
-        if not (sandbox.managed and made_by) or await asyncio.to_thread(life.goes_on, made_by):
-            continue
-        with acting_as("api:sweep"), suppress(ConsoleError):
-            await (await console.sandbox(sandbox.ref)).remove(force=True)
-            gone += 1
-    return gone
+class Sweeper:
+    """Removes the sandboxes of dead servers, at first and again until each backend has answered."""
+
+    def __init__(self, console: Console, life: ServerLock, backend: str) -> None:
+        self._console, self._life, self._backend = console, life, backend
+        self._again: asyncio.Task[None] | None = None
+
+    async def start(self) -> int:
+        """Sweep once. Returns how many were removed. Those that cannot be removed stay."""
+        gone, everywhere = await self._sweep()
+        if not everywhere:
+            self._again = asyncio.create_task(self._go_on())
+        return gone
+
+    async def close(self) -> None:
+        """Sweep no more."""
+        if self._again is not None:
+            self._again.cancel()
+            await asyncio.gather(self._again, return_exceptions=True)
+
+    async def _go_on(self) -> None:
+        everywhere = False
+        while not everywhere:
+            await asyncio.sleep(AGAIN_S)
+            with suppress(ConsoleError):
+                _, everywhere = await self._sweep()
+
+    async def _sweep(self) -> tuple[int, bool]:
+        sandboxes, healths = await self._console.list(self._backend)
+        gone = 0
+        for sandbox in sandboxes:
+            made_by = sandbox.labels.get(RUN, "")
+            if not (sandbox.managed and made_by) or await asyncio.to_thread(self._life.goes_on, made_by):
+                continue
+            with acting_as("api:sweep"), suppress(ConsoleError):
+                await (await self._console.sandbox(sandbox.ref)).remove(force=True)
+                gone += 1
+        return gone, all(health.state != HealthState.UNREACHABLE for health in healths)

@@ -15,7 +15,7 @@ from sandbox_console.servers.api import openapi
 from sandbox_console.servers.api.authentication import Callers
 from sandbox_console.servers.api.error_responses import ErrorResponses
 from sandbox_console.servers.api.handlers import Calls, health
-from sandbox_console.servers.api.leftovers import ServerLock, sweep
+from sandbox_console.servers.api.leftovers import ServerLock, Sweeper
 from sandbox_console.servers.api.sandboxes import Sandboxes
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
@@ -62,13 +62,15 @@ async def application(
     life = ServerLock(state / "api")
     try:
         sandboxes = Sandboxes(console, life.id)
-        if gone := await sweep(sandboxes.console, life, options.backend.partition("/")[0]):
+        sweeper = Sweeper(sandboxes.console, life, options.backend.partition("/")[0])
+        if gone := await sweeper.start():
             say(f"removed {gone} sandboxes of a server that was killed")
         door = ErrorResponses(callers, authorities, options.max_calls)
         try:
             yield _made(Calls(sandboxes, options.max_timeout_s), door)
         finally:
             await door.close()
+            await sweeper.close()
             await sandboxes.close()
     finally:
         life.end()
