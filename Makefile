@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test test-slow test-microvm test-k8s conformance check bench screenshots lock clean
 
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' Makefile
 
 demo: ## real sandboxes, then the console on them (without a terminal: a printed tour)
 	@scripts/setup run

@@ -13,6 +13,8 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
 OPEN = "the network of the test cluster enforces no NetworkPolicy, though the test says that it does"
+NAMES = "Kubernetes takes a-z, 0-9 and '-' in a name"
+POD_GONE = "a stopped Sandbox has no Pod, and with the Pod went its exit code and its log"
 NO_END = "Kubernetes tells no event when a container ends: it is in the state of its Pod"
 pytestmark = [requires("kubernetes")]
 
@@ -30,6 +32,12 @@ class TestKubernetes(BackendConformance):
         "test_a_missing_image_leaves_nothing": "a node pulls the image at the start, and the sandbox is then failed",
         "test_a_life_is_told_in_order": NO_END,
         "test_following_tells_what_comes": NO_END,
+        "test_stop_lets_it_end_by_itself": POD_GONE,
+        "test_stop_kills_after_the_grace": POD_GONE,
+        "test_ending_the_sandbox_ends_its_commands": "it ends the sandbox by a signal, which Kubernetes does not send",
+        "test_a_long_line_is_whole": "with times, a node gives a long line in pieces of 16 KiB, each with its own",
+        "test_odd_names_are_kept[a-b_c.d]": NAMES,
+        "test_odd_names_are_kept[UPPER]": NAMES,
     }
 
     @pytest.fixture

@@ -90,6 +90,7 @@ def test_a_suspended_sandbox_is_told_from_a_new_one():
     box = objects.box(json.dumps(one).encode())
     found = translate.of_box("test", box, None, "")
     assert (found.status, found.detail, found.maker) == (Status.EXITED, translate.SUSPENDED, "agent-sandbox")
+    assert found.finished_at is not None
 
 
 def test_an_object_of_another_shape_hides_no_other():

@@ -8,3 +8,6 @@ INSTALLATION = "sandbox-console.installation"
 
 STARTED = "sandbox-console.started"
 """Set by the first start: a Sandbox without it was created and never ran."""
+
+STOPPED = "sandbox-console.stopped"
+"""When a console suspended it last: its Pod, which would tell its end, is gone."""

@@ -147,6 +147,11 @@ class KubernetesBackend(Refusing):
         need(permit)
         await self._lifecycle.stop(ref, grace_s)
 
+    async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
+        """Raise NotFound, or Unsupported: no request of Kubernetes sends a signal."""
+        await self._finder.place(ref)
+        await super().kill(permit, ref, signal)
+
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         need(permit)
         await self._lifecycle.remove(ref, force=force)
@@ -172,7 +177,8 @@ class KubernetesBackend(Refusing):
         guest = await self._guest(request.ref)
         shell = request.shell or await guest.best_shell()
         env = {"TERM": request.term, **request.env}
-        terminal = KubernetesTerminal(await guest.run([shell], env=env, workdir=request.workdir, stdin=True, tty=True))
+        argv = request.argv(shell)
+        terminal = KubernetesTerminal(await guest.run(argv, env=env, workdir=request.workdir, stdin=True, tty=True))
         await terminal.resize(request.cols, request.rows)
         return terminal
 

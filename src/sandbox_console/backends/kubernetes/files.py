@@ -1,6 +1,7 @@
 """Files of a running Pod, by the image's ``sh``, ``stat``, ``readlink`` and ``tar``.
 
-v4.channel.k8s.io cannot end stdin. A tar ends by its own two empty blocks, so an upload needs no end of stdin.
+v4.channel.k8s.io cannot end stdin, which busybox's tar reads to its end. So an archive is sent in pieces with their
+sizes, and a piece of no size ends it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 
 _PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "$2"'
-_UNPACK = '[ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }; exec tar -xf - -C "$1"'
+_UNPACK = """
+[ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }
+echo ready
+while read -r size && [ "$size" -gt 0 ]; do
+  dd bs="$size" count=1 iflag=fullblock 2>/dev/null
+done | tar -xf - -C "$1" >/dev/null
+echo $?
+sleep 60
+"""
 _STAT = "stat -L -c '%f %s %u %g %Y' -- \"$1\" 2>/dev/null || exit 3"
 _LIST = """
 [ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }
@@ -32,8 +41,6 @@ for f in * .[!.]* ..?*; do
 done
 """
 _KINDS = {0o100000: FileKind.FILE, 0o040000: FileKind.DIRECTORY, 0o120000: FileKind.LINK}
-_EMPTY_BLOCKS = bytes(10240)
-"""Ends an archive that comes without its end, so that tar does not wait for more."""
 
 
 async def stat(guest: Guest, path: str) -> FileInfo:
@@ -88,25 +95,70 @@ async def download(guest: Guest, path: str) -> AsyncGenerator[bytes, None]:
 async def upload(guest: Guest, path: str, archive: AsyncIterator[bytes]) -> None:
     """Unpack a tar into the folder ``path``. Raises NotFound, and UsageError for a member that would leave it."""
     process = await guest.run(["sh", "-c", _UNPACK, "sh", path], stdin=True)
-    complaint = asyncio.create_task(_complaint(process))
+    told = _Told(process)
     try:
+        await told.ready()
         async for chunk in guarded(archive):
-            await process.write(chunk)
-        await process.write(_EMPTY_BLOCKS)
+            if chunk and not told.over:
+                await process.write(b"%d\n%b" % (len(chunk), chunk))
+        await process.write(b"0\n")
         await process.close_stdin()
-        message = await complaint
-        _judge((await process.wait()).code, path, message)
+        _judge(await told.code(), path, told.complaint)
     finally:
-        complaint.cancel()
+        await told.close()
         await process.kill()
 
 
-async def _complaint(process: KubernetesProcess) -> bytes:
-    message = b""
-    async for stream, data in process.output():
-        if stream is Stream.STDERR:
-            message = (message + data)[-1000:]
-    return message
+class _Told:
+    """What the unpacking program says: that it reads, and how tar ended.
+
+    Bytes that are sent to a program which has ended cut its connection, and its exit code with it. So it says its code
+    on stdout, and lives on until it is killed.
+    """
+
+    def __init__(self, process: KubernetesProcess) -> None:
+        self.complaint = b""
+        self._process = process
+        self._out = b""
+        self._news = asyncio.Event()
+        self._ended = False
+        self._task = asyncio.create_task(self._read())
+
+    @property
+    def over(self) -> bool:
+        """Whether it reads no more."""
+        return self._ended or self._out.count(b"\n") > 1
+
+    async def ready(self) -> None:
+        """Wait until it reads, or has ended."""
+        await self._until(1)
+
+    async def code(self) -> int | None:
+        """Wait for its end; returns the code of tar, or of the program if that did not run."""
+        await self._until(2)
+        _, _, line = self._out.partition(b"\n")
+        word = line.strip().decode("ascii", "replace")
+        return int(word) if word.isdecimal() else (await self._process.wait()).code
+
+    async def close(self) -> None:
+        """Read no more."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _until(self, lines: int) -> None:
+        while not self._ended and self._out.count(b"\n") < lines:
+            self._news.clear()
+            await self._news.wait()
+
+    async def _read(self) -> None:
+        async for stream, data in self._process.output():
+            if stream is Stream.STDOUT:
+                self._out = (self._out + data)[-1000:]
+            else:
+                self.complaint = (self.complaint + data)[-1000:]
+            self._news.set()
+        self._ended = True
+        self._news.set()
 
 
 def _judge(code: int | None, path: str, complaint: bytes) -> None:

@@ -105,7 +105,7 @@ class Lifecycle:
         await self._suspend(ref, place, grace_s)
 
     async def _suspend(self, ref: SandboxRef, place: Place, grace_s: float) -> None:
-        await self._patch(place, "Suspended", {})
+        await self._patch(place, "Suspended", {own.STOPPED: datetime.now(UTC).isoformat()})
         if place.pod is not None:  # the controller deletes it too, but knows nothing of the grace
             await self._delete_pod(place, max(1, math.ceil(grace_s)))
         await self._until(ref, grace_s + STOP_S, lambda now: now.pod is None, late_is_error=True)

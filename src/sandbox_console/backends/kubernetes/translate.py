@@ -87,7 +87,14 @@ def _suspended(box: Box, pod: Pod | None) -> Judged:
     notes = box.metadata.annotations or {}
     if own.SPEC in notes and own.STARTED not in notes:
         return Judged(Status.CREATED)
-    return Judged(Status.EXITED, SUSPENDED, Exit(reason="suspended"))
+    ended = seconds(notes.get(own.STOPPED)) or _since(box, "SandboxSuspended")
+    return Judged(Status.EXITED, SUSPENDED, Exit(reason="suspended"), finished_at=ended)
+
+
+def _since(box: Box, reason: str) -> float | None:
+    """When the condition Ready got a reason."""
+    ready = next((one for one in box.status.conditions or () if one.type == "Ready"), None)
+    return seconds(ready.last_transition_time) if ready is not None and ready.reason == reason else None
 
 
 def _ready(box: Box) -> tuple[str, str]:

@@ -263,5 +263,5 @@ class Checks:
         check = request.node.originalname
         topic = request.node.function.__module__.rpartition(".")[2]
         request.node.user_properties.append(("conformance", [profile.label, topic, request.node.name]))
-        if check in self.known_gaps:
-            request.applymarker(pytest.mark.xfail(strict=True, reason=self.known_gaps[check]))
+        if (gap := self.known_gaps.get(request.node.name, self.known_gaps.get(check))) is not None:
+            request.applymarker(pytest.mark.xfail(strict=True, reason=gap))
