@@ -133,6 +133,8 @@ async def test_a_folded_section_says_what_is_in_it_and_opens_for_its_problem(run
         section = next(one for one in app.screen.query(FormSection) if one.section == Section.FILES)
         section.collapsed = True
         await until(pilot, lambda: "workspace /srv" in screen_text(app))
+        section.collapsed = False
+        await until(pilot, lambda: str(section.query_one("CollapsibleTitle").label) == Section.FILES)
 
 
 @pytest.mark.parametrize("answer", ["k", "click"])

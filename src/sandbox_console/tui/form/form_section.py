@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from textual import on
 from textual.content import Content
 from textual.widgets import Collapsible
 from textual.widgets._collapsible import CollapsibleTitle  # not exported, but the only way to use Content as a label
@@ -35,7 +36,8 @@ class FormSection(Collapsible):
     def on_mount(self) -> None:
         self.refresh_title()
 
-    def on_collapsible_toggled(self) -> None:
+    @on(Collapsible.Toggled)
+    def _toggled(self) -> None:
         """Update the title, as it depends on whether the rows are visible."""
         self.refresh_title()
 
