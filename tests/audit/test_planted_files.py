@@ -172,7 +172,7 @@ async def test_a_damaged_file_of_the_log_is_an_error_or_on_record_and_holds_noth
     (tmp_path / "victim").write_text("mine\n")
     (path.parent / name).unlink(missing_ok=True)
     HARMS[harm](path.parent / name)
-    for work in (write(path, 1), verify.verify(path)):
+    for work in (write(path, 1), verify.verify(path), entries(path, AuditQuery())):
         error = await refusal(work)
         assert error is None or (name in error.message and error.hint)
     assert (tmp_path / "victim").read_text() == "mine\n"

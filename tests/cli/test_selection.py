@@ -67,6 +67,9 @@ def test_a_host_that_was_not_looked_at_is_a_failure_of_a_verb_by_label() -> None
     assert golden("stop -l team=core --yes") == 5
     assert "gone/local was not searched" in golden.transcript or "gone was not searched" in golden.transcript
     assert "\nweb\n" in golden.transcript, "what was found is done all the same"
+    golden = Golden(fleet(dead=True))
+    assert golden("stop -l team=core --yes --only-answering") == 0
+    assert "was not searched" not in golden.transcript
 
 
 @pytest.mark.parametrize(("typed", "code", "gone"), [(b"y\n", 0, True), (b"\n", 1, False), (b"no\n", 1, False)])

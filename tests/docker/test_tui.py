@@ -161,6 +161,35 @@ async def test_images_by_keys(shown, registry, engine, unique):
         engine.docker("rmi", "-f", nameless)
 
 
+async def test_the_form_pulls_an_image_layer_by_layer_cancels_in_place_and_pins_it(shown, registry, engine, unique):
+    app, pilot = shown
+    helper, local = engine.docker("create", "--network", "none", IMAGE, "true"), f"{unique()}:1"
+    engine.docker("cp", "-", f"{helper}:/", stdin=_tar(os.urandom(60_000_000)))
+    engine.docker("commit", helper, local)
+    engine.docker("rm", helper)
+    reference = registry.push(local, f"team/{unique()}:1")
+    engine.docker("rmi", local)
+    try:
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, FormScreen))
+        line = app.screen.query_one("#field-image", Input)
+        line.focus()
+        line.value = reference
+        await until(pilot, lambda: "not here; it is pulled" in screen_text(app))
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: "layers, Ctrl+L cancels" in screen_text(app))
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: any("The pull is cancelled" in text for _, _, text in app.message_log))
+        assert not engine.docker("images", "-q", reference)
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: "● here:" in screen_text(app), limit_s=90)
+        assert "linux/" in screen_text(app)
+        await pilot.press("f5")
+        assert line.value.startswith(f"{reference.removesuffix(':1')}@sha256:")
+    finally:
+        engine.docker("rmi", "-f", reference)
+
+
 def _rows(app):
     return list(app.screen.query_one(FleetTable).rows) if isinstance(app.screen, ImagesScreen) else []
 

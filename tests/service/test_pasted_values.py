@@ -29,7 +29,7 @@ from sandbox_console.testing.fake_backend import FakeBackend
 VALUE, OTHER = "hunter2-Tr0ub4dor", 'p"w-with-quotes-\N{LATIN SMALL LETTER E WITH ACUTE}'
 SPEC = SandboxSpec(
     "box", image="x", command=("serve", f"--token={VALUE}", "-v"), env={"TOKEN": VALUE, "OTHER": OTHER, "MODE": "fast"},
-    labels={"note": f"key {VALUE}", "team": "a"},
+    labels={"note": f"key {VALUE}", "team": "a"}, egress=(f"{VALUE.lower()}.example.com", "pypi.org"),
 )  # fmt: skip
 BOX = Sandbox(
     REF, "box", Status.RUNNING, "x", labels=SPEC.labels, spec=SPEC, found={"name": "box", "env": dict(SPEC.env)},
@@ -73,6 +73,7 @@ async def test_no_read_gives_it(console):
     assert box.spec.env == {"TOKEN": "[secret]", "OTHER": "[secret]", "MODE": "fast"}
     assert box.spec.command == ("serve", "--token=[secret]", "-v")
     assert box.labels["note"] == "key [secret]"
+    assert box.spec.egress == ("[secret].example.com", "pypi.org")
     drift = await console.drifts.fields(box)
     assert all(row.state is DriftState.SAME for row in drift)
     raw = await console.inside.raw(REF)
@@ -124,6 +125,7 @@ async def test_an_update_by_what_was_shown_keeps_the_values(console, fake):
     assert true.env == {"TOKEN": VALUE, "OTHER": OTHER, "MODE": "slow"}
     assert true.command == ("serve", "-q", f"--token={VALUE}")
     assert true.labels == SPEC.labels
+    assert true.egress == SPEC.egress
     assert clean_of(await console.history(AuditQuery()))
 
 
@@ -134,6 +136,8 @@ async def test_nothing_differs_from_a_file_that_has_the_values(console):
     assert plan.how is How.RECREATE
     [change] = plan.changes
     assert clean_of(change)
+    plan = await console.plan(await console.inspect(REF), structs.replace(SPEC, egress=()))
+    assert clean_of(plan)
     assert change.before != change.after
 
 

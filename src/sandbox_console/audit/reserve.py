@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.audit.chain import HASH, MAC, PREV
+from sandbox_console.hostfs.own_files import open_own, read_own
 
 BYTES = 8 * 1024 * 1024
 """Enough for about 20,000 rows."""
@@ -21,6 +22,7 @@ BYTES = 8 * 1024 * 1024
 EMERGENCY = frozenset({"stop", "kill", "pause", "resume", "egress-deny", "quarantine"})
 """Verbs that may use the reserve: each takes something away from a sandbox, or undoes a pause."""
 
+_MOST_BYTES = 64 << 20  # of the whole file, which has 8 MiB
 _ROW_MOST = 1024 * 1024  # a command's arguments cannot be longer
 
 Row = tuple[Any, ...]
@@ -55,33 +57,27 @@ class Reserve:
     def holding(self) -> bool:
         """Whether rows are waiting in it."""
         try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            with open_own(self._path, follow=True) as file:
+                return os.pread(file.fileno(), 1, 0) == b"{"
         except OSError:
             return False
-        try:
-            return os.pread(fd, 1, 0) == b"{"
-        finally:
-            os.close(fd)
 
     def rows(self) -> list[Row]:
         """The waiting rows, oldest first. A last row that a crash cut off was never acknowledged."""
         try:
-            held = self._path.read_bytes().split(b"\0", 1)[0]
-        except FileNotFoundError:
+            held = read_own(self._path, _MOST_BYTES, follow=True).split(b"\0", 1)[0]
+        except OSError:  # no console writes to a log with anything but a file there, and verify() refuses it
             return []
         return list(takewhile(bool, map(_parsed, held.splitlines())))  # type: ignore[arg-type]
 
     def last(self) -> Row | None:
         """The newest waiting row."""
         try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            with open_own(self._path, follow=True) as file:
+                end = self._end(file.fileno())
+                tail = os.pread(file.fileno(), min(end, _ROW_MOST), max(0, end - _ROW_MOST))
         except OSError:
             return None
-        try:
-            end = self._end(fd)
-            tail = os.pread(fd, min(end, _ROW_MOST), max(0, end - _ROW_MOST))
-        finally:
-            os.close(fd)
         return next((row for line in reversed(tail.splitlines()) if (row := _parsed(line))), None)
 
     def add(self, rows: list[Row]) -> None:

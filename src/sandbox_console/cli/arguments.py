@@ -70,7 +70,7 @@ def _add_seeing(verbs: Verbs) -> None:
     ls.add_argument(
         "-l", "--label", metavar="KEY=VALUE", action="append", default=[], help="only sandboxes with this label"
     )
-    ls.add_argument("--all", action="store_true", help="include stopped sandboxes of other tools")
+    ls.add_argument("-a", "--all", action="store_true", help="include stopped sandboxes of other tools")
     ls.add_argument("--watch", action="store_true", help="print each change until Ctrl+C")
     ls.add_argument("-q", "--quiet", action="store_true", help="only references, which can be used as NAME")
     ls.add_argument(

@@ -72,8 +72,11 @@ def _tell(context: Context, one: Sandbox) -> None:
 
 
 def fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> None:
-    """Count a host that did not answer as a failure of the verb, because its sandboxes were not considered."""
-    for one in healths:
+    """Count a host that did not answer as a failure of the verb, because its sandboxes were not considered.
+
+    With ``--only-answering`` it is none.
+    """
+    for one in healths if not context.args.only_answering else ():
         if not one.ok and one.state is not HealthState.UNAVAILABLE:
             place = one.backend if one.host == "local" else f"{one.backend}/{one.host}"
             context.fail(BackendUnreachable(f"{place} was not searched: {one.reason}", hint=one.hint))

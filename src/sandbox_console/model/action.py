@@ -90,7 +90,10 @@ class Update(Struct, frozen=True):
 
 
 class Exec(Struct, frozen=True):
-    """Run a command beside the main process. ``timeout_s`` ends its whole process tree."""
+    """Run a command beside the main process. ``timeout_s`` ends its whole process tree.
+
+    With a ``mark``, the command is ended with what it started if the console that runs it is killed.
+    """
 
     verb: ClassVar[str] = "exec"
     ref: SandboxRef
@@ -99,6 +102,7 @@ class Exec(Struct, frozen=True):
     workdir: str | None = None
     user: str | None = None
     timeout_s: float | None = None
+    mark: str = ""
 
 
 class OpenShell(Struct, frozen=True):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from secrets import token_hex
 from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.base import PassableTerminal, PassedShell, Terminal
+from sandbox_console.backends.abilities import EndsLostShells
+from sandbox_console.backends.base import Backend, PassableTerminal, PassedShell, Terminal
 from sandbox_console.backends.common import remote_audit
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import (
@@ -121,13 +122,31 @@ class Performer:
             self._audit_log.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
         with remote_audit.noted() as ids:
-            result = await carry_out(action, permit, call)
+            async with self._marked(request, permit, backend):
+                result = await carry_out(action, permit, call)
         if ids:
             result = structs.replace(result, details={**result.details, "remote_audit_ids": ids})
         if isinstance(action, Exec):
             without = _without(_lacking(request.target, secrets))
             result = structs.replace(result, details={**result.details, **without})
         return result
+
+    @asynccontextmanager
+    async def _marked(self, request: Request, permit: Permit, backend: Backend) -> AsyncIterator[None]:
+        """Keep a record of a marked command while it runs, where it would go on if this console was killed."""
+        action = request.action
+        if not (isinstance(action, Exec) and action.mark and isinstance(backend, EndsLostShells)):
+            yield
+            return
+        name = request.target.name if request.target else ""
+        record = await self._lost.hold(ShellRecord(
+            audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._audit_log.actor,
+            began=time.time(), user=action.user, mark=action.mark, verb=action.verb,
+        ))  # fmt: skip
+        try:
+            yield
+        finally:
+            await run_to_completion(self._lost.forget(record))
 
     async def refuse(self, action: Action, error: ConsoleError) -> None:
         """Record an action that a server does not allow its caller; the gate raises ``error`` with the row's id.

@@ -192,3 +192,15 @@ def test_a_killed_client_or_proxy_leaves_nothing(ssh: Ssh, box: str, whom: str) 
     ssh.cli.ok("exec", "box", "--", "true")  # the next writer ends the rows of a killed console
     ended = [row["outcome"] for row in ssh.rows("exec") if row["actor"].startswith("ssh:")]
     assert ended == ["cancelled" if whom == "ssh" else "unknown"]
+
+
+def test_reverse_forwards_are_refused(ssh: Ssh, box: str) -> None:
+    done = ssh.run("-o", "ExitOnForwardFailure=yes", "-R", "0:127.0.0.1:9", "box.sandbox", "true")
+    assert done.returncode == 255
+    assert b"remote port forwarding failed" in done.stderr
+
+
+def test_a_channel_to_a_port_is_refused(ssh: Ssh, box: str) -> None:
+    done = ssh.run("-W", "127.0.0.1:9", "box.sandbox")
+    assert done.returncode == 255
+    assert b"open failed" in done.stderr

@@ -34,7 +34,7 @@ async def start_command(engine: Engine, request: Exec, secrets: Sequence[Resolve
         "Env": [f"{key}={value}" for key, value in request.env.items()],
         **({"WorkingDir": request.workdir} if request.workdir else {}),
     }
-    return DockerProcess(await _execute(engine, request.ref.id, request.user, body, secrets))
+    return DockerProcess(await _execute(engine, request.ref.id, request.user, body, secrets, request.mark))
 
 
 async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[ResolvedSecret]) -> shell.DockerTerminal:

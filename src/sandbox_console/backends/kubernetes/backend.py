@@ -177,7 +177,8 @@ class KubernetesBackend(Refusing):
         guest = await self._guest(request.ref)
         shell = request.shell or await guest.best_shell()
         env = {"TERM": request.term, **request.env}
-        terminal = KubernetesTerminal(await guest.run([shell], env=env, workdir=request.workdir, stdin=True, tty=True))
+        argv = request.argv(shell)
+        terminal = KubernetesTerminal(await guest.run(argv, env=env, workdir=request.workdir, stdin=True, tty=True))
         await terminal.resize(request.cols, request.rows)
         return terminal
 

@@ -75,12 +75,14 @@ def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, inj
     return Plan(tuple(_in_place(change, fixed) for change in plan.changes))
 
 
-def masked(plan: Plan, text: Callable[[str], str], ends: Callable[[Any, Any], tuple[Any, Any]]) -> Plan:
+def masked(plan: Plan, text: Callable[[str], str], ends: Callable[[str, Any, Any], tuple[Any, Any]]) -> Plan:
     """The plan as a face may see it: ``text`` masks its words, ``ends`` both ends of a change."""
     changes = []
     for change in plan.changes:
         before, after = (
-            (change.before, change.after) if change.field in ("name", "secrets") else ends(change.before, change.after)
+            (change.before, change.after)
+            if change.field in ("name", "secrets")
+            else ends(change.field, change.before, change.after)
         )
         changes.append(structs.replace(change, before=before, after=after, reason=text(change.reason)))
     return structs.replace(plan, changes=tuple(changes), notes=tuple(map(text, plan.notes)))

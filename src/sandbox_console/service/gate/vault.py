@@ -124,6 +124,10 @@ class Vault:
         masked = self.redactor.text(name)
         return masked if masked != name else self._in_hosts.text(name)
 
+    def holds(self, data: bytes) -> bool:
+        """Whether plain bytes contain a known value, or a host name one."""
+        return bool(self.redactor.hits(data) or self._in_hosts.hits(data))
+
     def unread(self, names: Iterable[str], *, acting: bool = False) -> list[str]:
         """The names whose value this process has not read yet; with ``acting``, only those of keyrings and programs."""
         found = [name for name in names if name not in self._known]

@@ -79,7 +79,7 @@ class Masking:
 
     def spec(self, spec: SandboxSpec) -> SandboxSpec:
         """A spec with known values masked."""
-        values = {name: self.value(getattr(spec, name)) for name in spec.__struct_fields__ if name not in _KEPT}
+        values = {name: self._field(name, getattr(spec, name)) for name in spec.__struct_fields__ if name not in _KEPT}
         return structs.replace(spec, **values)
 
     def action(self, action: Action) -> Action:
@@ -91,9 +91,9 @@ class Masking:
                 return structs.replace(action, argv=self.value(argv))
         return action
 
-    def ends(self, before: Any, after: Any) -> tuple[Any, Any]:
+    def ends(self, field: str, before: Any, after: Any) -> tuple[Any, Any]:
         """Both ends of a change of a field, masked. A change from one value to another still shows as one."""
-        return self.value(before), _apart(before, after, self.value(after))
+        return self._field(field, before), _apart(before, after, self._field(field, after))
 
     def restored(self, spec: SandboxSpec, sandbox: Sandbox, *, adopts: bool = False) -> SandboxSpec:
         """A spec in which masks that came from ``sandbox``, which is not masked, are its values again.
@@ -123,12 +123,12 @@ class Masking:
             data = msgspec.json.encode(told)
         except (TypeError, ValueError):  # lone surrogates
             return True
-        return b"\\" in data or not visible_text.plain(data) or bool(redactor.hits(data))
+        return b"\\" in data or not visible_text.plain(data) or self._vault.holds(data)
 
     def _masked(self, sandbox: Sandbox) -> Sandbox:
         mask = self._vault.redactor.text
         spec = None if sandbox.spec is None else self.spec(sandbox.spec)
-        found = {key: value if key in _KEPT else self.value(value) for key, value in sandbox.found.items()}
+        found = {key: value if key in _KEPT else self._field(key, value) for key, value in sandbox.found.items()}
         if spec is not None and sandbox.spec is not None:
             for key in found.keys() & set(spec.__struct_fields__) - {*_KEPT}:
                 found[key] = _apart(getattr(sandbox.spec, key), sandbox.found[key], found[key])
@@ -142,6 +142,12 @@ class Masking:
             exit=sandbox.exit and structs.replace(sandbox.exit, reason=mask(sandbox.exit.reason)),
             quarantine=mask(sandbox.quarantine),
         )  # fmt: skip
+
+    def _field(self, name: str, value: Any) -> Any:
+        """A field of a spec masked. Hosts are stored in lower case, whatever a value looks like."""
+        if name != "egress" or not isinstance(value, tuple):
+            return self.value(value)
+        return tuple(self._vault.host(one) if isinstance(one, str) else one for one in value)
 
     def value(self, value: Any) -> Any:
         """A value of a spec with every text in it masked."""

@@ -1,4 +1,4 @@
-"""Ends shells whose console was killed, and notes their end in the audit log."""
+"""Ends shells and marked commands whose console was killed, and notes their end in the audit log."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class LostShells:
 
     async def _finish(self, record: ShellRecord, ref: SandboxRef) -> None:
         journal = await self._audit_log.journal()
-        permit = journal.inherited(record.audit_id, "shell")
+        permit = journal.inherited(record.audit_id, record.verb)
         body: dict[str, Any] = {
             "exit": None, "signal": None, "reason": REASON,
             "duration_s": round(max(0.0, time.time() - record.began), 3),

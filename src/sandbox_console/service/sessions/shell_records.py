@@ -17,13 +17,14 @@ from msgspec import Struct
 
 from sandbox_console.background_process import ProcessFolder
 from sandbox_console.hostfs.own_files import leave_damaged, read_own
+from sandbox_console.model.action import OpenShell
 
 _MOST = 64 * 1024
 Record = TypeVar("Record", bound=Struct)
 
 
 class ShellRecord(Struct, frozen=True, kw_only=True):
-    """One shell: its row in the audit log, its sandbox, and a mark of its processes.
+    """One shell or marked command: its row in the audit log, its sandbox, and a mark of its processes.
 
     ``began`` is in seconds since the epoch. ``kept`` is the name of a kept shell, whose holder writes how it ``ended``.
     """
@@ -38,6 +39,7 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
     recording: str = ""
     kept: str = ""
     ended: dict[str, Any] | None = None
+    verb: str = OpenShell.verb
 
 
 class HeldRecord:

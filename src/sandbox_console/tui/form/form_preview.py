@@ -35,7 +35,8 @@ class FormPreview(VerticalScroll):
     def show(self, command: str, spec: SandboxSpec | None) -> None:
         """Show the preview of what is typed. There is no spec if several sandboxes are changed."""
         put(self, "#preview-command", Content("\n".join(clean(line, cap=8_000) for line in command.splitlines())))
-        self.query_one("#toml-heading").display = spec is not None
+        for heading in self.query("#toml-heading"):  # none while the screen closes
+            heading.display = spec is not None
         lines = toml_of(spec).splitlines() if spec is not None else []
         put(self, "#preview-toml", Content("\n".join(clean(line, cap=2_000) for line in lines)))
 
