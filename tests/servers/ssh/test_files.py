@@ -76,6 +76,22 @@ def test_sftp_looks_and_changes(ssh: Ssh, box: str, tmp_path: Path) -> None:
     assert inside(ssh, "ls /tmp") == b"link\n"
 
 
+def test_times_that_the_protocol_cannot_hold(ssh: Ssh, box: str, tmp_path: Path) -> None:
+    inside(ssh, "mkdir /tmp/d; cd /tmp/d; touch -d @-5 before; touch -d @9999999999 after; echo x > now")
+    assert sftp(ssh, "ls -1 /tmp/d").stdout.split()[-3:] == [b"/tmp/d/after", b"/tmp/d/before", b"/tmp/d/now"]
+    assert scp(ssh, "-rp", "box.sandbox:/tmp/d", tmp_path / "back").returncode == 0
+    assert {path.name: int(path.stat().st_mtime) for path in (tmp_path / "back").glob("[ab]*")} == {
+        "before": 0, "after": 2**32 - 1,
+    }  # fmt: skip
+
+
+def test_nobody_else_may_write_what_is_new(ssh: Ssh, box: str, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    (tmp_path / "f").chmod(0o666)
+    assert sftp(ssh, "mkdir /tmp/d", f"put {tmp_path}/f /tmp/d/f", f"put -p {tmp_path}/f /tmp/d/g").returncode == 0
+    assert inside(ssh, "stat -c %a /tmp/d /tmp/d/f /tmp/d/g") == b"755\n644\n666\n"
+
+
 def test_relative_paths_begin_where_commands_do(ssh: Ssh, box: str, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("content")
     assert scp(ssh, tmp_path / "f", "box.sandbox:f").returncode == 0
