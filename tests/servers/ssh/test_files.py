@@ -6,10 +6,16 @@ import hashlib
 import os
 import signal
 import subprocess
+import tarfile
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.servers.ssh.conftest import Ssh
+
+from sandbox_console.errors import BackendError
+from sandbox_console.servers.ssh.guest import Guest
+from sandbox_console.servers.ssh.open_files import Reading
 
 
 def scp(ssh: Ssh, *words: str | Path) -> subprocess.CompletedProcess[bytes]:
@@ -230,3 +236,20 @@ def test_nothing_of_this_machine_is_served(ssh: Ssh, box: str, tmp_path: Path) -
         assert sftp(ssh, line).returncode != 0, line
     assert not (tmp_path / "x").exists()
     assert inside(ssh, "ls /tmp") == b""
+
+
+async def test_an_archive_of_headers_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a Pod the guest's own tar makes the archive."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 512
+    block, given = info.tobuf(), 0
+
+    async def exactly(_: Reading, size: int) -> bytes:
+        nonlocal given
+        given += size
+        assert given < 1 << 23
+        return block
+
+    monkeypatch.setattr(Reading, "_exactly", exactly)
+    with pytest.raises(BackendError, match="too long"):
+        await Reading(cast("Guest", None), "/x")._member()
