@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -133,6 +134,22 @@ async def test_a_traced_action_is_a_span_of_its_callers_trace(collector: Collect
     assert span.end_time_unix_nano - span.start_time_unix_nano == 2_000_000_000
     assert (len(span.span_id), span.status.code) == (8, span.status.STATUS_CODE_ERROR)
     assert (bytes.fromhex(TRACE), bytes.fromhex(SPAN)) in collector.traces
+
+
+async def test_an_answer_in_parts_is_read_to_its_end(collector: Collector, tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    await write(path, 3)
+    rejected = ExportLogsServiceResponse(partial_success={"rejected_log_records": 2, "error_message": "no room"})
+
+    async def parts() -> AsyncIterator[bytes]:
+        data = rejected.SerializeToString()
+        yield data[:3]
+        await asyncio.sleep(0.2)  # so that it does not leave as one
+        yield data[3:]
+
+    collector.answers.append(web.Response(body=parts()))
+    with pytest.raises(ShipFailed, match="2 were rejected: no room"):
+        await ship_otlp.ship(path, collector.url, {})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -96,6 +97,16 @@ async def test_a_log_that_cannot_be_written_keeps_nobody_out(server: Served, hom
     async with client(server) as it:
         assert await it.log_in() == 200
     assert server.said("warning: this login is not in the audit log")
+
+
+async def test_a_locked_log_keeps_nobody_waiting_and_gets_its_rows_later(server: Served, home: Path) -> None:
+    async with client(server) as it:
+        assert await it.log_in() == 200
+        with (home / "state" / "audit" / "audit.lock").open("rb+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert await it.log_in("a wrong token of sixteen") == 403
+            assert await it.log_in() == 200
+    assert eventually(lambda: [one["outcome"] for one in rows(home, "login")] == ["ok", "denied", "ok"])
 
 
 async def test_a_share_is_recorded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

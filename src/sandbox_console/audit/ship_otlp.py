@@ -7,6 +7,7 @@ Protocol: https://opentelemetry.io/docs/specs/otlp/#otlphttp
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,13 +121,21 @@ class Collector:
         head = {"Content-Type": "application/x-protobuf"}
         try:
             async with self._session.post(self._url + path, data=data, headers=head, allow_redirects=False) as answer:
-                body = await answer.content.read(_ANSWER_MOST)
+                body = await _whole(answer.content)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failed("cannot be reached", str(error) or type(error).__name__) from None
         if answer.status != 200:
             raise _failed("did not take the rows", f"it answered {answer.status}")
         if rejected := _rejected(path, body):
             raise _failed("did not take all rows", rejected)
+
+
+async def _whole(content: aiohttp.StreamReader) -> bytes:
+    """An answer as far as it is looked at. It may come in parts, of which the first says nothing."""
+    try:
+        return await content.readexactly(_ANSWER_MOST)
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
 
 
 def _failed(what: str, reason: str) -> ShipFailed:

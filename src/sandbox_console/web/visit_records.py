@@ -7,11 +7,12 @@ changes something is refused by the app itself.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
@@ -22,8 +23,14 @@ from sandbox_console.service.config import load
 from sandbox_console.service.gate.audit_log import AuditLog, current_actor
 from sandbox_console.service.gate.description import origin
 
+T = TypeVar("T")
+
 LOGIN, SESSION, SHARE = "login", "browser-session", "share"
 """The actions in the log."""
+
+
+WAIT_S = 2.0
+"""Seconds that a visitor waits for a row. While a stopped console has the log, each takes 40, one after the other."""
 
 
 class VisitRecords:
@@ -32,44 +39,68 @@ class VisitRecords:
     def __init__(self, log: AuditLog | None, say: Callable[[str], None]) -> None:
         self._log = log
         self._say = say
-        self._open: dict[str, tuple[Permit, int]] = {}
+        self._open: dict[str, tuple[asyncio.Task[Permit | None], int]] = {}
+        self._writing: set[asyncio.Task[Any]] = set()
 
     async def login(self, actor: str, outcome: Outcome) -> None:
         """Record a login that was let in, or a wrong token."""
-        if (log := self._log) is None:
-            return
-        try:
-            journal = await log.journal()
-            with acting_as(actor):
-                if outcome is Outcome.OK:
-                    await journal.finish(await journal.begin(LOGIN, "", "", {"origin": origin()}), outcome, 0, {})
-                else:
-                    reason = {"code": "token", "error": "the token is not valid, or was used already"}
-                    await journal.refuse(LOGIN, "", "", {"origin": origin()}, outcome, reason)
-        except ConsoleError as error:
-            self._warn(LOGIN, error)
+        if self._log is not None:
+            await self._wait(self._start(LOGIN, self._login(self._log, actor, outcome)))
 
     async def begin(self, verb: str, key: str, actor: str, body: Mapping[str, Any]) -> None:
         """Record that a session or a share begins."""
-        if (log := self._log) is None:
-            return
-        try:
-            with acting_as(actor):
-                permit = await (await log.journal()).begin(verb, "", "", {"origin": origin(), **body})
-            self._open[key] = permit, time.monotonic_ns()
-        except ConsoleError as error:
-            self._warn(verb, error)
+        if self._log is not None:
+            task = self._start(verb, self._begin(self._log, verb, actor, body))
+            self._open[key] = task, time.monotonic_ns()
+            await self._wait(task)
 
     async def end(self, key: str, reason: str) -> None:
         """Record that it ended, and why."""
-        if self._log is None or key not in self._open:
-            return
-        permit, began = self._open.pop(key)
-        try:
-            journal = await self._log.journal()
-            await journal.finish(permit, Outcome.OK, (time.monotonic_ns() - began) // 1000, {"reason": reason})
-        except ConsoleError as error:
-            self._warn(permit.verb, error)
+        if self._log is not None and key in self._open:
+            began, at = self._open.pop(key)
+            dur_us = (time.monotonic_ns() - at) // 1000
+            await self._wait(self._start("end", self._end(self._log, began, dur_us, reason)))
+
+    async def finish(self) -> None:
+        """Wait for the rows that are still being written."""
+        await asyncio.gather(*self._writing)
+
+    def _start(self, verb: str, row: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
+        """Write a row. It is written, or reported as missing, also if nobody waits for it."""
+
+        async def write() -> T | None:
+            try:
+                return await row
+            except ConsoleError as error:
+                self._warn(verb, error)
+                return None
+
+        task = asyncio.create_task(write())
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return task
+
+    async def _wait(self, task: asyncio.Task[Any]) -> None:
+        await asyncio.wait({task}, timeout=WAIT_S)
+        if task.done():
+            task.result()
+
+    async def _login(self, log: AuditLog, actor: str, outcome: Outcome) -> None:
+        journal = await log.journal()
+        with acting_as(actor):
+            if outcome is Outcome.OK:
+                await journal.finish(await journal.begin(LOGIN, "", "", {"origin": origin()}), outcome, 0, {})
+            else:
+                reason = {"code": "token", "error": "the token is not valid, or was used already"}
+                await journal.refuse(LOGIN, "", "", {"origin": origin()}, outcome, reason)
+
+    async def _begin(self, log: AuditLog, verb: str, actor: str, body: Mapping[str, Any]) -> Permit:
+        with acting_as(actor):
+            return await (await log.journal()).begin(verb, "", "", {"origin": origin(), **body})
+
+    async def _end(self, log: AuditLog, began: asyncio.Task[Permit | None], dur_us: int, reason: str) -> None:
+        if (permit := await began) is not None:
+            await (await log.journal()).finish(permit, Outcome.OK, dur_us, {"reason": reason})
 
     def _warn(self, verb: str, error: ConsoleError) -> None:
         self._say(f"warning: this {verb} is not in the audit log: {error.message}")
@@ -87,7 +118,9 @@ async def visit_records(
     paths.make_private()
     options = load(paths, required=config is not None).audit
     log = AuditLog(paths.audit_db, current_actor(), lambda _: None, options)
+    records = VisitRecords(log, say)
     try:
-        yield VisitRecords(log, say)
+        yield records
     finally:
+        await records.finish()
         await log.close()

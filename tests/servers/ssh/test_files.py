@@ -6,10 +6,16 @@ import hashlib
 import os
 import signal
 import subprocess
+import tarfile
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.servers.ssh.conftest import Ssh
+
+from sandbox_console.errors import BackendError
+from sandbox_console.servers.ssh.guest import Guest
+from sandbox_console.servers.ssh.open_files import Reading
 
 
 def scp(ssh: Ssh, *words: str | Path) -> subprocess.CompletedProcess[bytes]:
@@ -74,6 +80,22 @@ def test_sftp_looks_and_changes(ssh: Ssh, box: str, tmp_path: Path) -> None:
     assert b"-rw-r-----" in done.stdout
     assert b"Remote working directory: /tmp" in done.stdout
     assert inside(ssh, "ls /tmp") == b"link\n"
+
+
+def test_times_that_the_protocol_cannot_hold(ssh: Ssh, box: str, tmp_path: Path) -> None:
+    inside(ssh, "mkdir /tmp/d; cd /tmp/d; touch -d @-5 before; touch -d @9999999999 after; echo x > now")
+    assert sftp(ssh, "ls -1 /tmp/d").stdout.split()[-3:] == [b"/tmp/d/after", b"/tmp/d/before", b"/tmp/d/now"]
+    assert scp(ssh, "-rp", "box.sandbox:/tmp/d", tmp_path / "back").returncode == 0
+    assert {path.name: int(path.stat().st_mtime) for path in (tmp_path / "back").glob("[ab]*")} == {
+        "before": 0, "after": 2**32 - 1,
+    }  # fmt: skip
+
+
+def test_nobody_else_may_write_what_is_new(ssh: Ssh, box: str, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    (tmp_path / "f").chmod(0o666)
+    assert sftp(ssh, "mkdir /tmp/d", f"put {tmp_path}/f /tmp/d/f", f"put -p {tmp_path}/f /tmp/d/g").returncode == 0
+    assert inside(ssh, "stat -c %a /tmp/d /tmp/d/f /tmp/d/g") == b"755\n644\n666\n"
 
 
 def test_relative_paths_begin_where_commands_do(ssh: Ssh, box: str, tmp_path: Path) -> None:
@@ -214,3 +236,20 @@ def test_nothing_of_this_machine_is_served(ssh: Ssh, box: str, tmp_path: Path) -
         assert sftp(ssh, line).returncode != 0, line
     assert not (tmp_path / "x").exists()
     assert inside(ssh, "ls /tmp") == b""
+
+
+async def test_an_archive_of_headers_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a Pod the guest's own tar makes the archive."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 512
+    block, given = info.tobuf(), 0
+
+    async def exactly(_: Reading, size: int) -> bytes:
+        nonlocal given
+        given += size
+        assert given < 1 << 23
+        return block
+
+    monkeypatch.setattr(Reading, "_exactly", exactly)
+    with pytest.raises(BackendError, match="too long"):
+        await Reading(cast("Guest", None), "/x")._member()

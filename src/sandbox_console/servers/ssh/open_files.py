@@ -116,7 +116,7 @@ class Reading:
                         return tar.next() or found
             except tarfile.TarError as error:
                 raise BackendError(f"the backend's archive of {self._path} cannot be read: {error}") from error
-            if found.size > _LONGEST_HEADER:
+            if found.size > _LONGEST_HEADER or len(headers) > _LONGEST_HEADER:
                 raise BackendError(f"the backend's archive of {self._path} has a header that is too long")
             headers += await self._exactly(-(-found.size // _BLOCK) * _BLOCK)
 

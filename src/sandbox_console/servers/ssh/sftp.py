@@ -29,6 +29,11 @@ T = TypeVar("T")
 _KINDS = {FileKind.FILE: stat.S_IFREG, FileKind.DIRECTORY: stat.S_IFDIR, FileKind.LINK: stat.S_IFLNK}
 _MOST_READ = 1 << 20
 _NOT_FOUND = 127
+_UMASK = 0o022
+"""What a new file or folder may not have. Clients leave that to the server: sftp's mkdir asks for 0777."""
+
+_MOST_32 = 2**32 - 1
+"""The protocol's largest time, in 2106, and user. A guest chooses others, at which a whole list would fail."""
 
 
 def _told(
@@ -157,7 +162,7 @@ class SftpServer(asyncssh.SFTPServer):
             raise Conflict(f"{posixpath.dirname(path)} is a {folder.kind}, not a folder")
         writing = Writing(self._guest, path, info, self._spool)
         if info is None and attrs.permissions is not None:
-            writing.mode = attrs.permissions & 0o7777
+            writing.mode = attrs.permissions & 0o7777 & ~_UMASK
         if info is not None and not pflags & asyncssh.FXF_TRUNC:
             await writing.fill(Reading(self._guest, path))
         writing.appends = bool(pflags & asyncssh.FXF_APPEND)
@@ -223,7 +228,7 @@ class SftpServer(asyncssh.SFTPServer):
         where = self._path(path)
         if await self._there(where) is not None:
             raise Conflict(f"{where} exists already")
-        mode = 0o755 if attrs.permissions is None else attrs.permissions
+        mode = (0o777 if attrs.permissions is None else attrs.permissions) & ~_UMASK
         header = member(self._guest, where, mode=mode, folder=True)
 
         async def archive() -> AsyncIterator[bytes]:
@@ -287,8 +292,8 @@ class SftpServer(asyncssh.SFTPServer):
 
 
 def _attrs(info: FileInfo) -> asyncssh.SFTPAttrs:
-    at = None if info.modified_at is None else int(info.modified_at)
-    known = info.uid is not None and info.gid is not None
+    at = None if info.modified_at is None else min(max(int(info.modified_at), 0), _MOST_32)
+    known = all(one is not None and 0 <= one <= _MOST_32 for one in (info.uid, info.gid))
     return asyncssh.SFTPAttrs(
         size=info.size, uid=info.uid if known else None, gid=info.gid if known else None, atime=at, mtime=at,
         permissions=_KINDS.get(info.kind, stat.S_IFIFO) | info.mode & 0o7777,
