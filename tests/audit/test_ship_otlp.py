@@ -40,6 +40,7 @@ class Collector:
         self.spans: list = []
         self.headers: list = []
         self.answers: list[web.Response] = []
+        self.span_status = 200
         self.url = ""
 
     async def logs(self, request: web.Request) -> web.Response:
@@ -56,7 +57,7 @@ class Collector:
     async def spans_(self, request: web.Request) -> web.Response:
         sent = ExportTraceServiceRequest.FromString(await request.read())
         self.spans += sent.resource_spans[0].scope_spans[0].spans
-        return web.Response()
+        return web.Response(status=self.span_status)
 
 
 @pytest.fixture
@@ -150,6 +151,18 @@ async def test_an_answer_in_parts_is_read_to_its_end(collector: Collector, tmp_p
     collector.answers.append(web.Response(body=parts()))
     with pytest.raises(ShipFailed, match="2 were rejected: no room"):
         await ship_otlp.ship(path, collector.url, {})
+
+
+async def test_a_collector_that_takes_no_spans_gets_each_record_once(collector: Collector, tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    journal = await Journal.open(path, "test", SMALL)
+    permit = await journal.begin("exec", "bubblewrap", "bubblewrap/local/a", {"origin": {"traceparent": PARENT}})
+    await journal.finish(permit, Outcome.OK, 1, {})
+    await journal.close()
+    collector.span_status = 404
+    assert await ship_otlp.ship(path, collector.url, {}) == 2
+    assert await ship_otlp.ship(path, collector.url, {}) == 0
+    assert [record["seq"] for record in collector.records] == [1, 2]
 
 
 @pytest.mark.parametrize(

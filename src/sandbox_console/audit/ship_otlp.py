@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0
 _ANSWER_MOST = 65536
+_NOT_TAKEN_HERE = (404, 405, 501)
 _SCOPE = "sandbox_console.audit"
 _ENDS = ("outcome", "unknown")
 _ATTRIBUTES = ("seq", "kind", "ref", "actor", "session", "request_id", "action", "backend", "target", "outcome",
@@ -100,7 +101,7 @@ class Collector:
         callers = await self._callers(named)
         await self._post("/v1/logs", _logs(console, named, callers))
         if any(_ended(row, callers) for row in named):
-            await self._post("/v1/traces", _traces(console, named, callers))
+            await self._post("/v1/traces", _traces(console, named, callers), optional=True)
 
     async def _callers(self, rows: Sequence[Fields]) -> dict[int, TraceParent]:
         """The callers' spans by the number of the attempt, also of attempts that were sent before."""
@@ -114,7 +115,8 @@ class Collector:
                 found[row["ref"]] = _caller(json.dumps(dict(entry.attempt.body)))
         return {seq: caller for seq, caller in found.items() if caller is not None}
 
-    async def _post(self, path: str, data: bytes) -> None:
+    async def _post(self, path: str, data: bytes, *, optional: bool = False) -> None:
+        """Send one message. An ``optional`` one may be of a kind that the collector does not take at all."""
         import aiohttp
 
         assert self._session is not None  # noqa: S101 - inside the block only
@@ -124,6 +126,8 @@ class Collector:
                 body = await _whole(answer.content)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failed("cannot be reached", str(error) or type(error).__name__) from None
+        if optional and answer.status in _NOT_TAKEN_HERE:
+            return
         if answer.status != 200:
             raise _failed("did not take the rows", f"it answered {answer.status}")
         if rejected := _rejected(path, body):
