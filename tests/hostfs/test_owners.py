@@ -15,6 +15,7 @@ from tests.support.require import missing
 from sandbox_console.errors import ConfigError
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.service import open_console
+from sandbox_console.service.config import LONGEST
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
 
@@ -126,6 +127,11 @@ async def test_a_config_that_never_ends(home):
     config = home / ".config/sandbox-console/config.toml"
     config.unlink()
     config.symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match="it is not a file"):
+        await opened()
+    config.unlink()
+    (home / "long.toml").write_bytes(b"#" * (LONGEST + 1))
+    config.symlink_to(home / "long.toml")
     with pytest.raises(ConfigError, match="longer than"):
         await opened()
     config.unlink()

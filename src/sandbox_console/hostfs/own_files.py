@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_NULL = os.makedev(1, 3)
+"""Linux' number of /dev/null (Documentation/admin-guide/devices.txt)."""
 _MOST_KEPT = 100
 """Numbers that are tried for the name of a file that is set aside."""
 
@@ -64,7 +66,8 @@ def open_own(path: str | Path, dir_fd: int | None = None, *, follow: bool = Fals
             raise OSError(errno.ELOOP, "it is a link", str(path)) from None
         raise
     st = os.fstat(fd)
-    wrong = (errno.EINVAL, "it is not a file") if not stat.S_ISREG(st.st_mode) else None
+    null = follow and stat.S_ISCHR(st.st_mode) and st.st_rdev == _NULL  # the user's word for an empty file
+    wrong = (errno.EINVAL, "it is not a file") if not (stat.S_ISREG(st.st_mode) or null) else None
     if not follow and os.geteuid() not in (0, st.st_uid) and st.st_uid != 0:
         wrong = errno.EPERM, "it belongs to another user"
     if wrong:

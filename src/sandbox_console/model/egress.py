@@ -110,7 +110,7 @@ ASKED = "asked"
 """The reason of a request by an assistant. No record of a gateway has it. ``rule`` is then the requester."""
 
 REASONS = {
-    ASKED: "it is asked for, and a person answers",
+    ASKED: "an assistant asked for it, and a person has to answer",
     "not_allowed": "no rule allows it",
     "secret_violation": "a secret's placeholder was sent where the secret may not go",
     "denied": "a rule denies it",
