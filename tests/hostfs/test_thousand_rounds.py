@@ -13,7 +13,9 @@ from collections import Counter
 
 import pytest
 from tests.hostfs.test_races import SECRET, pack, place, swapping, tar, unpack, untouched
+from tests.support import as_user
 from tests.support.as_user import UID
+from tests.support.require import missing
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.hostfs.files import NewFile, make_folder, opened, read_small, remove_tree, written
@@ -22,6 +24,7 @@ from sandbox_console.hostfs.walk import folder_at
 
 __all__ = ["place"]
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROUNDS = 1000
 ROOT = os.geteuid() == 0
 THEIRS = b"the guest's"
@@ -169,3 +172,9 @@ async def test_nor_do_archives(place, way):
             else:
                 await unpack(data, place / "ws", ground)
     untouched(place)
+
+
+@pytest.mark.skipif(not ROOT or bool(missing("user")), reason="needs root, to become another user")
+def test_as_an_ordinary_user() -> None:
+    done = as_user.run("tests/hostfs/test_thousand_rounds.py", "-k", "not ordinary_user", timeout_s=800)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
