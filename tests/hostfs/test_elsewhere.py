@@ -188,10 +188,12 @@ def test_modules_of_the_folder_one_is_in(place):
     assert b"sandbox-console" in done.stdout, done
 
 
-@pytest.mark.parametrize("what", ["package", "packages", "scripts", "cache", "cache in home", "docker", "docker named"])
+@pytest.mark.parametrize(
+    "what", ["package", "packages", "scripts", "cache", "cache in home", "docker", "docker named", "ssh"]
+)
 async def test_what_the_console_runs_is_no_workspace(place, monkeypatch, what):
     monkeypatch.setenv("DOCKER_CONFIG", str(place / "dockers"))
-    if what in ("cache", "docker"):
+    if what in ("cache", "docker", "ssh"):
         monkeypatch.setenv("HOME", str(place / "user"))
         monkeypatch.delenv("DOCKER_CONFIG")
     if what == "cache":
@@ -200,6 +202,7 @@ async def test_what_the_console_runs_is_no_workspace(place, monkeypatch, what):
         "package": Path(sandbox_console.__file__).parents[1], "packages": Path(sysconfig.get_path("purelib")),
         "scripts": Path(sysconfig.get_path("scripts")), "cache": platformdirs.user_cache_path("sandbox-console"),
         "cache in home": place / "home/cache", "docker": place / "user/.docker", "docker named": place / "dockers",
+        "ssh": place / "user/.ssh",
     }[what]  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     async with open_console(backends=[FakeBackend([])]) as console:

@@ -185,6 +185,7 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
         if not config.policy.home_workspace:
             yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
             yield "your kubeconfig, with programs that it runs", Path.home() / ".kube"
+            yield "your ssh configuration, with programs that it runs", Path.home() / ".ssh"
     for path in _kubeconfigs(config):
         yield "a kubeconfig, with programs that it runs", path
 
