@@ -117,6 +117,54 @@ async def test_a_program_is_not_run_in_a_workspace(place, ground, monkeypatch):
         assert found.value == f"it runs in {there}"
 
 
+def ran(place: Path, *words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    """The real command line, with the console's home beside the workspace."""
+    command = [sys.executable, "-P", "-m", "sandbox_console", *words]
+    return subprocess.run(command, env=os.environ | env, stdin=subprocess.PIPE, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("words", ["doctor", "ssh-config", "proxy box"])
+async def test_planted_programs_do_not_run(place, words):
+    """Python's platform module runs uname, and asyncssh looks for libraries with gcc and ld."""
+    await given(place)
+    (place / "ws/bin").mkdir()
+    for name in ("uname", "gcc", "cc", "ld", "objdump", "ldconfig"):
+        (place / "ws/bin" / name).write_text(f"#!/bin/sh\necho {name} >> {place}/private/taken\nexit 1\n")
+        (place / "ws/bin" / name).chmod(0o755)
+    done = ran(place, *words.split(), PATH=f"{place}/ws/bin:{os.environ['PATH']}")
+    assert not (place / "private/taken").exists(), (done, (place / "private/taken").read_text())
+    assert b"Traceback" not in done.stderr, done
+
+
+@pytest.mark.parametrize("verb", ["up", "down"])
+@pytest.mark.parametrize("name", ["ws/sandbox.toml", "ws/out/sandbox.toml"])
+async def test_up_and_down_take_no_planted_file(place, verb, name):
+    """Its place says which folder sandboxes may have unasked, and whose sandboxes ``down`` removes."""
+    await given(place)
+    (place / "private/sandbox.toml").write_text('name = "other"\nimage = "host"\nworkspace = "."')
+    (place / "ws/sandbox.toml").symlink_to(place / "private/sandbox.toml")
+    done = ran(place, verb, "--yes", "-f", str(place / name))
+    assert (done.returncode, b"where a sandbox can write" in done.stderr) == (7, True), done
+
+
+@pytest.mark.parametrize("name", ["ws/new", "ws/token", "ws/out/config", "ws/nowhere/config"])
+async def test_a_host_block_is_not_written_through_a_link(place, name):
+    await given(place)
+    (place / "ws/new").symlink_to(place / "private/config")
+    (place / "ws/nowhere").symlink_to(place / "private/folder")
+    before = (place / "private/token").read_text()
+    done = ran(place, "ssh-config", "--write", str(place / name))
+    assert (done.returncode, b"where a sandbox can write" in done.stderr) == (7, True), done
+    assert os.listdir(place / "private") == ["token"]
+    assert (place / "private/token").read_text() == before
+
+
+async def test_a_socket_is_not_bound_through_a_link(place):
+    await given(place)
+    with pytest.raises(Conflict, match="where a sandbox can write"):
+        await serve(ServeOptions(socket=place / "ws/out/socket", names=("box.example",)), print)
+
+
 @pytest.mark.skipif(not ROOT, reason="another owner needs root")
 async def test_a_secrets_file_with_a_second_name(place):
     os.chown(place / "ws", UID, UID)
@@ -140,10 +188,12 @@ def test_modules_of_the_folder_one_is_in(place):
     assert b"sandbox-console" in done.stdout, done
 
 
-@pytest.mark.parametrize("what", ["package", "packages", "scripts", "cache", "cache in home", "docker", "docker named"])
+@pytest.mark.parametrize(
+    "what", ["package", "packages", "scripts", "cache", "cache in home", "docker", "docker named", "ssh"]
+)
 async def test_what_the_console_runs_is_no_workspace(place, monkeypatch, what):
     monkeypatch.setenv("DOCKER_CONFIG", str(place / "dockers"))
-    if what in ("cache", "docker"):
+    if what in ("cache", "docker", "ssh"):
         monkeypatch.setenv("HOME", str(place / "user"))
         monkeypatch.delenv("DOCKER_CONFIG")
     if what == "cache":
@@ -152,6 +202,7 @@ async def test_what_the_console_runs_is_no_workspace(place, monkeypatch, what):
         "package": Path(sandbox_console.__file__).parents[1], "packages": Path(sysconfig.get_path("purelib")),
         "scripts": Path(sysconfig.get_path("scripts")), "cache": platformdirs.user_cache_path("sandbox-console"),
         "cache in home": place / "home/cache", "docker": place / "user/.docker", "docker named": place / "dockers",
+        "ssh": place / "user/.ssh",
     }[what]  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     async with open_console(backends=[FakeBackend([])]) as console:

@@ -13,6 +13,7 @@ from tests.kubernetes.recorded import recording
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.kubernetes import KubernetesProvider
 from sandbox_console.errors import BackendUnreachable, ConfigError, NotFound
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.event import Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import HealthState, SandboxRef, Status
@@ -181,6 +182,29 @@ async def test_a_kubeconfig_that_others_could_write_runs_nothing(server, make, t
     health = await backend.health()
     assert health.state is HealthState.UNAVAILABLE
     assert "every user may write" in health.reason
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("name", ["ws/kubeconfig", "ws/link", "own/link"])
+async def test_a_kubeconfig_that_a_guest_could_write_runs_nothing(server, tmp_path, monkeypatch, name):
+    """An ordinary user's guest has the user's uid, so the owner of the file proves nothing."""
+    ran = tmp_path / "ran"
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [str(ran)]}}
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "own").mkdir()
+    server.kubeconfig(tmp_path / "ws/kubeconfig", user)
+    server.kubeconfig(tmp_path / "own/kubeconfig", user)
+    (tmp_path / "ws/link").symlink_to(tmp_path / "own/kubeconfig")
+    (tmp_path / "own/link").symlink_to(tmp_path / "ws/kubeconfig")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / name))
+    settings = BackendSettings(
+        tmp_path / "state", {"contexts": ["rec"]}, guests=lambda: GuestFolders.of([str(tmp_path / "ws")])
+    )
+    [backend] = KubernetesProvider.backends(settings)
+    health = await backend.health()
+    await backend.close()
+    assert health.state is HealthState.UNAVAILABLE
+    assert "which a sandbox can write" in health.reason
     assert not ran.exists()
 
 

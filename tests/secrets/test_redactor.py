@@ -153,3 +153,26 @@ def test_joined_lines_of_a_log_are_masked_as_single_ones_are():
     whole = b"".join(lines)
     for size in (64, 1000, len(whole)):
         assert shown([whole[at : at + size] for at in range(0, len(whole), size)]) == single
+
+
+@pytest.mark.parametrize("cut", range(1, 24))
+@pytest.mark.parametrize("before", [b"", b"$ ", b"\x1b[1mx\x1b[0m ", b"line\n"])
+def test_the_rest_of_a_value_is_masked_where_its_beginning_was_shown(cut, before):
+    """A shell shows what it holds back when nothing follows for a while: a prompt may begin as a value does."""
+    value = b"SuperSecretValue12345xyz"
+    stream = StreamRedactor(Redactor([value.decode()]))
+    shown = stream.feed(before + value[:cut]) + stream.flush()
+    assert shown == before + value[:cut]
+    rest = stream.feed(value[cut:] + b" and more") + stream.flush()
+    assert value[cut:] not in rest or len(value) - cut < 2, rest
+    assert value not in shown + rest
+    assert rest.endswith(b" and more")
+
+
+def test_a_value_in_many_parts_is_not_shown(tmp_path):
+    value = b"SuperSecretValue12345xyz"
+    stream = StreamRedactor(Redactor([value.decode()]))
+    shown = b"".join(stream.feed(value[at : at + 5]) + stream.flush() for at in range(0, len(value), 5))
+    assert value not in shown
+    assert shown.startswith(value[:5])
+    assert stream.feed(b"\nnext\n") + stream.flush() == b"\nnext\n"

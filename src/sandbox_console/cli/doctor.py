@@ -69,8 +69,9 @@ def _print(context: Context, finding: Finding) -> None:
 
 
 def _python() -> Finding:
-    text = f"sandbox-console {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    return Finding("versions", "ok", text)
+    kernel = os.uname()  # platform.platform() runs uname from PATH, which may be a guest's
+    system = f"{kernel.sysname}-{kernel.release}-{kernel.machine}-with-{''.join(platform.libc_ver()) or 'unknown libc'}"
+    return Finding("versions", "ok", f"sandbox-console {__version__}, Python {platform.python_version()}, {system}")
 
 
 def _config(context: Context) -> Iterable[Finding]:

@@ -26,6 +26,8 @@ from sandbox_console.errors import (
     Unsupported,
     UsageError,
 )
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.walk import find
 from sandbox_console.model.action import Create, Remove, Stop, Update
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import Sandbox, Status
@@ -56,17 +58,25 @@ class Step(Struct, frozen=True):
 
 async def run(context: Context) -> int:
     """Run ``up`` or ``down``."""
-    path = Path(context.args.file)
     if context.args.file == "-":
         raise UsageError("up and down need a file, whose sandboxes they find again", hint="-f FILE")
-    path = await asyncio.to_thread(path.resolve)
     async with context.open() as console:
+        path = await asyncio.to_thread(_location, context.args.file, await console.ground())
         mark = await asyncio.to_thread(mark_of, path, console.audit_log.path.parents[1])
         if context.args.verb == "down":
             return await _down(context, console, SandboxFile(path, mark))
         text = await asyncio.to_thread(read_text, str(path), await console.ground())
         specs = await asyncio.to_thread(read_specs, path, text, parsed(str(path), text))
         return await _up(context, console, SandboxFile(path, mark, specs))
+
+
+def _location(name: str, guest_folders: GuestFolders) -> Path:
+    """Where the file is, without links: they decide whose sandboxes it has. Raises Conflict for a guest's link."""
+    try:
+        with find(name, guest_folders) as found:
+            return Path(f"/proc/self/fd/{found.folder.fd}").readlink() / found.name
+    except OSError:  # a folder on the way is gone
+        return Path(name).resolve()
 
 
 async def _up(context: Context, console: Console, file: SandboxFile) -> int:

@@ -88,16 +88,16 @@ def written(path: str | Path, guest_folders: GuestFolders) -> BinaryIO:
         return file
 
 
-def make_folder(path: str | Path, guest_folders: GuestFolders) -> None:
+def make_folder(path: str | Path, guest_folders: GuestFolders, mode: int = 0o777) -> None:
     """Make a folder and its missing parents. Raises OSError, Conflict."""
     try:
         found = find(path, guest_folders)
     except FileNotFoundError:
-        make_folder(Path(path).parent, guest_folders)
+        make_folder(Path(path).parent, guest_folders, mode)
         found = find(path, guest_folders)
     with found:
         if found.what is None:
-            os.mkdir(found.name, dir_fd=found.folder.fd)
+            os.mkdir(found.name, mode, dir_fd=found.folder.fd)
         elif not found.is_folder:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), found.path)
 

@@ -26,6 +26,7 @@ class StreamRedactor:
             visible_text.Line(),
             b"",
         )  # the line as shown, and what follows it
+        self._since_parted = 0  # bytes after a part that was shown although it may begin a value
 
     @property
     def holding(self) -> bool:
@@ -53,12 +54,14 @@ class StreamRedactor:
             self._screen.resize(columns, rows)
 
     def flush(self) -> bytes:
-        """The remaining bytes, at the stream's end."""
+        """The remaining bytes, at the stream's end or when nothing has followed for a while."""
         held, self._held = self._held, b""
         if not self._line.moved and visible_text.plain(held):
             held = self._redactor.apply(held)
         else:
             held = self._redactor.settled(held, self._shown())
+        if held:  # it may begin a value: the rest is looked for beside what the line shows
+            self._shown().parted, self._since_parted = True, 0
         return self._on_screen(held)
 
     def _on_screen(self, shown: bytes) -> bytes:
@@ -95,3 +98,6 @@ class StreamRedactor:
             self._shown().write(rest)
         elif rest:
             self._since = (self._since + rest)[-_LINE_MOST:]
+        if self._line.parted:  # an endless line is followed at 11 MB/s only
+            self._since_parted += len(rest)
+            self._line.parted = self._since_parted < _SCREEN_MOST

@@ -183,11 +183,13 @@ class Line:
         self.places: list[int] = []
         self.column = 0
         self._kept, self._inserts = 0, False
+        self.parted = False
+        """Whether it was shown although it may end with the beginning of a value."""
 
     @property
     def moved(self) -> bool:
-        """Whether the cursor is not at the end of the line, or new text is inserted."""
-        return self.column < len(self.cells) or self._inserts
+        """Whether new text is to be read together with the line: the cursor is not at its end, or a value may be."""
+        return self.column < len(self.cells) or self._inserts or self.parted
 
     def write(self, data: bytes, offset: int = 0) -> Line:
         """Write text that has no newline; ``offset`` is its place in the whole text."""
@@ -287,7 +289,7 @@ class Line:
         """The line after all of it was shown: its places lie before the next text."""
         made = Line()
         made.cells, made.places, made.column = self.cells.copy(), [-1] * len(self.cells), self.column
-        made._kept, made._inserts = self._kept, self._inserts
+        made._kept, made._inserts, made.parted = self._kept, self._inserts, self.parted
         return made
 
     def view(self, *, to_cursor: bool = False) -> View:

@@ -130,11 +130,11 @@ def check_configuration(config_file: Path | None, only_backend: str = "") -> Non
 def known_ground(config_file: Path | None = None) -> GuestFolders:
     """What guests can change, as far as is known without asking backends, for a caller without a console.
 
-    From now on, temporary files of this process are not there.
+    From now on, temporary files of this process are not there, and it runs no programs from there.
     """
     state = find_paths(config_file).state
     known = shared_folders.everywhere(state)
-    keep_temporary_files_apart(state, known)
+    _leave_guests_folders(state, known)
     return known.ground()
 
 
@@ -147,7 +147,12 @@ def keep_apart(own: OwnFolders) -> None:
     """Raise ConfigError for state that a guest can write, and do not run programs from folders that one can write."""
     known = shared_folders.everywhere(own.state)
     refuse_guests(own, known)
-    keep_temporary_files_apart(own.state, known)
+    _leave_guests_folders(own.state, known)
+
+
+def _leave_guests_folders(state: Path, known: shared_folders.SharedFolders) -> None:
+    """From now on, this process has no temporary files in guests' folders, and runs no programs from them."""
+    keep_temporary_files_apart(state, known)
     if known.all and (path := os.environ.get("PATH")):
         os.environ["PATH"] = without_guests_programs(path, known.all)
 
@@ -180,6 +185,7 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
         if not config.policy.home_workspace:
             yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
             yield "your kubeconfig, with programs that it runs", Path.home() / ".kube"
+            yield "your ssh configuration, with programs that it runs", Path.home() / ".ssh"
     for path in _kubeconfigs(config):
         yield "a kubeconfig, with programs that it runs", path
 

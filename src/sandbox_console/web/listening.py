@@ -12,6 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
+from sandbox_console.hostfs.walk import find
 from sandbox_console.web.options import LOOPBACKS, ServeOptions
 
 _BACKLOG = 64
@@ -34,7 +36,7 @@ class Listening(Struct, frozen=True):
 
 
 @contextmanager
-def listening(options: ServeOptions, port: int) -> Iterator[Listening]:
+def listening(options: ServeOptions, port: int, guest_folders: GuestFolders = NOBODYS) -> Iterator[Listening]:
     """Listen at the address of the options, for loopback in both families. Raises UsageError, Conflict.
 
     Browsers use either family for ``localhost``, so a program at the other address would get the login. Such names are
@@ -42,7 +44,7 @@ def listening(options: ServeOptions, port: int) -> Iterator[Listening]:
     """
     with ExitStack() as stack:
         if options.socket:
-            yield Listening([stack.enter_context(_file(options.socket))], ())
+            yield Listening([stack.enter_context(_file(options.socket, guest_folders))], ())
             return
         sockets, lacks = _held(options, port)
         for sock in sockets:
@@ -74,15 +76,17 @@ def _held(options: ServeOptions, port: int) -> tuple[list[socket.socket], str]:
 
 
 @contextmanager
-def _file(path: Path) -> Iterator[socket.socket]:
+def _file(path: Path, guest_folders: GuestFolders) -> Iterator[socket.socket]:
     """A socket file for our user and group, for a proxy. Raises Conflict, UsageError."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with sock:
+    with ExitStack() as stack:
+        sock = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:
-            _remove_abandoned(path)
+            found = stack.enter_context(find(path, guest_folders, follow=False))
+            place = Path(f"/proc/self/fd/{found.folder.fd}", found.name)  # the folder that was looked at
+            _remove_abandoned(place)
             old = os.umask(0o117)
             try:
-                sock.bind(str(path))
+                sock.bind(str(place))
             finally:
                 os.umask(old)
             sock.listen(_BACKLOG)
@@ -92,7 +96,7 @@ def _file(path: Path) -> Iterator[socket.socket]:
         try:
             yield sock
         finally:
-            path.unlink(missing_ok=True)
+            place.unlink(missing_ok=True)
 
 
 def _remove_abandoned(path: Path) -> None:

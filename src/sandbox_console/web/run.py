@@ -57,7 +57,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
     tls = server_tls(options, guest_folders)
     logins = Logins(given_token(options.token_file, ground=guest_folders), tokens=Tokens(find_paths().tokens))
     async with contextlib.AsyncExitStack() as stack:
-        held = stack.enter_context(listening(options, options.port))
+        held = stack.enter_context(listening(options, options.port, guest_folders))
         records = await stack.enter_async_context(visit_records(options.config, say, on=options.command is None))
         server = BrowserServer(options, logins, held.authorities, say, records)
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it

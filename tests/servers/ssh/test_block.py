@@ -13,6 +13,7 @@ from tests.cli.conftest import CONFIG, Cli
 from tests.servers.ssh.conftest import Ssh
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs.guest_writable import NOBODYS
 from sandbox_console.servers.ssh.host_block import host_block, write
 from sandbox_console.servers.ssh.keys import KeyFolder, private
 
@@ -157,18 +158,18 @@ def test_writing_keeps_what_is_in_the_file(cli: Cli, tmp_path: Path) -> None:
 def test_writing_follows_the_users_own_link(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").write_text("Host a\n")
     (tmp_path / "config").symlink_to(tmp_path / "dotfiles")
-    write("Host b\n", tmp_path / "config")
+    write("Host b\n", tmp_path / "config", NOBODYS)
     assert (tmp_path / "config").is_symlink()
     assert "Host b\n" in (tmp_path / "dotfiles").read_text()
 
 
 def test_half_a_block_is_not_guessed_at(tmp_path: Path) -> None:
     file = tmp_path / "config"
-    write("Host b\n", file)
+    write("Host b\n", file, NOBODYS)
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]) + "Host mine\n")
     before = file.read_text()
     with pytest.raises(ConfigError, match="not whole"):
-        write("Host c\n", file)
+        write("Host c\n", file, NOBODYS)
     assert file.read_text() == before
 
 

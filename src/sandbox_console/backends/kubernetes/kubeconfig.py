@@ -1,7 +1,7 @@
 """Reads a context of a kubeconfig, or the account of a Pod. Nothing here shows a token, a key or a file's content.
 
 A kubeconfig may name a program that fetches a token. It runs as the user, so such a file is read only if nobody else
-could have written it.
+and no guest could have written it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec import Struct
 from sandbox_console.backends.kubernetes.failures import Unusable
 from sandbox_console.backends.kubernetes.scope import IN_CLUSTER, Scope
 from sandbox_console.hostfs.owners import another_hand
+from sandbox_console.hostfs.walk import led_by
 
 _INSTALL = "pip install 'sandbox-console-tui[kubernetes]'"
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -105,8 +106,14 @@ def _refreshing(loader: Any) -> Any:
 def _loader(scope: Scope) -> Any:
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
-    paths = files(scope.kubeconfig)
+    paths, ground = files(scope.kubeconfig), scope.guests()
     for path in paths:
+        if root := led_by(path, ground):
+            raise Unusable(
+                f"the kubeconfig {path} lies in {root}, which a sandbox can write, and it can name programs that run "
+                "as you",
+                hint="keep it where no sandbox writes: KUBECONFIG, or [backends.kubernetes] kubeconfig",
+            )
         if why := another_hand(path):
             raise Unusable(
                 f"the kubeconfig {path} is not used: {why}, and a kubeconfig can name programs that run as you",

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec import structs
+
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.common.options import check_known, host_names
 from sandbox_console.backends.kubernetes.scope import ALL_NAMESPACES, Scope
@@ -32,7 +34,7 @@ class KubernetesProvider:
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
         """One backend per context and namespace. Raises ConfigError. Uses no network and imports no SDK."""
         check_known(cls.name, settings.options, _OPTIONS)
-        scopes = _scopes(settings.options)
+        scopes = [structs.replace(scope, guests=settings.guests) for scope in _scopes(settings.options)]
         if not scopes:
             return []
         from sandbox_console.backends.kubernetes.backend import KubernetesBackend

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
+
+from sandbox_console.hostfs.guest_writable import GuestFolders
 
 ALL_NAMESPACES = "*"
 IN_CLUSTER = "in-cluster"
@@ -15,7 +18,8 @@ class Scope(Struct, frozen=True):
     """One context and namespace. An empty ``namespace`` is the context's own; ``kubeconfig`` None is the usual file.
 
     ``several`` says that the configuration names several namespaces, so the host's name contains the namespace.
-    ``network_policy`` says that the cluster's network enforces NetworkPolicy, which its API does not tell.
+    ``network_policy`` says that the cluster's network enforces NetworkPolicy, which its API does not tell. ``guests``
+    reads which folders of this machine guests can change.
     """
 
     context: str
@@ -24,6 +28,7 @@ class Scope(Struct, frozen=True):
     kubeconfig: Path | None = None
     several: bool = False
     network_policy: bool = False
+    guests: Callable[[], GuestFolders] = GuestFolders
 
     @property
     def host(self) -> str:

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs.files import NewFile, fresh_name, make_folder, open_found
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.walk import Location, find
 from sandbox_console.servers.ssh.keys import HOST_ALIAS, KeyFolder
 
 SUFFIX = ".sandbox"
@@ -66,26 +69,42 @@ def _path(path: Path) -> str:
     return f'"{text}"'.replace("%", "%%")
 
 
-def write(block: str, file: Path) -> None:
-    """Put the block at the beginning of a configuration file, in place of an earlier one. Raises ConfigError.
+def write(block: str, file: Path, guest_folders: GuestFolders) -> None:
+    """Put the block at the beginning of a configuration file, in place of an earlier one.
 
-    ssh takes the first value that it finds for an option, so that a ``Host *`` above the block would win.
+    ssh takes the first value that it finds for an option, so that a ``Host *`` above the block would win. Raises
+    ConfigError, Conflict for a link that a guest planted.
     """
     try:
-        file = file.expanduser().resolve()
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        before = file.read_text() if file.exists() else ""
-        text = f"{_BEGIN}\n{block}{_END}\n" + _without(before, file)
-        fresh = file.with_name(f"{file.name}.sandbox-console.{os.getpid()}")
-        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "w") as written:
-            written.write(text)
-        fresh.rename(file)
+        file = file.expanduser()
+        make_folder(file.parent, guest_folders, 0o700)
+        with find(file, guest_folders) as found:
+            _replace(found, f"{_BEGIN}\n{block}{_END}\n" + _without(_before(found), file), guest_folders)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(
             f"{file} is not changed: {why}", hint="add the output of ssh-config to it yourself"
         ) from error
+
+
+def _before(found: Location) -> str:
+    """The file's text, empty if there is none. Raises OSError, UnicodeDecodeError, Conflict."""
+    if found.what is None:
+        return ""
+    with os.fdopen(open_found(found), encoding="utf-8") as file:
+        return file.read()
+
+
+def _replace(found: Location, text: str, guest_folders: GuestFolders) -> None:
+    """Put a new file with the text in the place of the old one, whose mode it keeps. Raises OSError, Conflict."""
+    mode = stat.S_IMODE(found.what.st_mode) if found.what else 0o600
+    fresh = NewFile(f"{found.folder.path}/{fresh_name()}", guest_folders, mode)
+    try:
+        fresh.file.write(text.encode())
+        fresh.keep(replace=found.name)
+    except BaseException:
+        fresh.drop()
+        raise
 
 
 def _without(text: str, file: Path) -> str:

@@ -12,7 +12,7 @@ from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.model.sandbox import Status
 from sandbox_console.servers.ssh.host_block import SUFFIX, host_block, write
 from sandbox_console.servers.ssh.keys import KeyFolder
-from sandbox_console.service import find_paths
+from sandbox_console.service import find_paths, known_ground
 
 
 async def proxy(context: Context) -> int:
@@ -20,11 +20,12 @@ async def proxy(context: Context) -> int:
     source, target = context.streams.stdin, sys.stdout.fileno()
     if source is None or os.isatty(source) or os.isatty(target):
         raise UsageError("proxy speaks ssh, which is not for a terminal", hint=f"ssh {context.args.name}{SUFFIX}")
-    from sandbox_console.servers.ssh.guest import Guest
-    from sandbox_console.servers.ssh.pipe import one_socket
-    from sandbox_console.servers.ssh.server import serve
-
     async with context.open() as console:
+        # not before: asyncssh runs programs of PATH to find libraries, and now no guest's are in it
+        from sandbox_console.servers.ssh.guest import Guest
+        from sandbox_console.servers.ssh.pipe import one_socket
+        from sandbox_console.servers.ssh.server import serve
+
         sandbox = await find(context, console, context.args.name.removesuffix(SUFFIX), changing=True)
         if not sandbox.status.live and sandbox.status is not Status.UNKNOWN:
             hint = f"sandbox-console start {sandbox.name}"
@@ -37,6 +38,7 @@ async def proxy(context: Context) -> int:
 
 async def ssh_config(context: Context) -> int:
     """Print the Host block, or write it into a file. Makes the keys that it names."""
+    guest_folders = known_ground(Path(context.args.config) if context.args.config else None)
     block = host_block(_keys(context), _command(context))
     if context.args.write is None:
         if context.json:
@@ -45,7 +47,7 @@ async def ssh_config(context: Context) -> int:
             context.streams.out.write(block.encode())
         return 0
     file = Path(context.args.write or "~/.ssh/config")
-    write(block, file)
+    write(block, file, guest_folders)
     context.say(f"written to {file}; now: ssh NAME{SUFFIX}")
     return 0
 
