@@ -8,6 +8,7 @@ import pytest
 from tests.incident.conftest import Make, until_ended
 
 from sandbox_console.model import action
+from sandbox_console.model.sandbox import Stats
 from sandbox_console.model.timeline import Source
 from sandbox_console.service import Consent, Console
 from sandbox_console.service.incident import timeline as module
@@ -24,6 +25,18 @@ async def test_every_source_in_order(console: Console, make: Make) -> None:
     [made] = [one for one in told.moments if one.source is Source.AUDIT]
     assert (made.what, made.seq is not None) == ("create", True)
     assert told.missing == ()
+
+
+async def test_samples_are_among_the_others(console: Console, make: Make) -> None:
+    sandbox = await until_ended(console, await make("sh", "-c", "sleep 0.5; exit 3"))
+    assert sandbox.started_at
+    taken = [Stats(sandbox.started_at + 0.1, cpu_percent=80.0, log_rate=2048.0), Stats(sandbox.started_at + 900)]
+    span = Span(until=sandbox.started_at + 800)
+    told = await timeline(console, [sandbox], span, {sandbox.ref: taken})
+    assert [one.at for one in told.moments] == sorted(one.at for one in told.moments)
+    [sample] = [one for one in told.moments if one.source is Source.SAMPLE]
+    assert sample.text == "cpu 80%  log 2.0 KiB/s"
+    assert told.moments.index(sample) not in (0, len(told.moments) - 1)
 
 
 async def test_a_span_holds_what_is_in_it(console: Console, make: Make) -> None:

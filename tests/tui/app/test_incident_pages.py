@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 from tests.tui.app.scene import NOW, NS, fleet, ref, samples, sandbox, screen_text, until
 from textual.widgets import Input
 
 from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.log import LogRecord, Stream
+from sandbox_console.model.recording import Recording
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.timeline import ClockDifference, Missing, Moment, Source, Timeline
 from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.incident import timeline_rows, timeline_screen
+from sandbox_console.tui.incident.recording_page import RecordingPage
 from sandbox_console.tui.incident.timeline_rows import Window
 from sandbox_console.tui.incident.timeline_screen import TimelineScreen
 from sandbox_console.tui.incident.why_screen import WhyScreen
@@ -173,6 +177,36 @@ async def test_an_audit_row_is_opened_and_escape_goes_back_one_by_one(run_app):
         assert isinstance(app.screen, TimelineScreen)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.main)
+
+
+class Recorded:
+    """Recordings of one shell, which began at NOW - 100 and wrote a line every ten seconds."""
+
+    async def list(self) -> list[Recording]:
+        return [Recording("rec1", "crashed", ref(CRASHED), "user:tester", NOW - 100, 90.0, 1, 5)]
+
+    async def text(self, _: str) -> AsyncIterator[tuple[float, str]]:
+        for at in range(0, 90, 10):
+            yield float(at), f"line at {at}\x1b[2J"
+
+
+async def test_a_moment_leads_to_the_recordings_second(run_app, monkeypatch):
+    async def moments(*_: object, **__: object) -> Timeline:
+        return told(moment(NOW - 65, "a denial", Source.EGRESS, "denied"))
+
+    monkeypatch.setattr(timeline_screen, "timeline", moments)
+    async with run_app() as (app, pilot):
+        app.service.recordings = Recorded()
+        app.main.select(ref(CRASHED))
+        await pilot.press("semicolon")
+        await page(app, pilot, TimelineScreen)
+        await until(pilot, lambda: "a denial" in screen_text(app))
+        await pilot.press("p")
+        await page(app, pilot, RecordingPage)
+        await until(pilot, lambda: "▶" in screen_text(app))
+        [marked] = [line for line in screen_text(app).splitlines() if "▶" in line]
+        assert "line at 30" in marked
+        assert "Recording rec1 at 35.0 s" in screen_text(app)
 
 
 @pytest.mark.parametrize(
