@@ -201,9 +201,12 @@ async def test_a_prune_removes_what_its_dry_run_told(backend, permit, built, uni
     assert (await backend.prunable_images(False)).images == ()
 
 
-async def test_a_prune_of_all_spares_what_gateways_are_made_from(engine, permit, built, make, unique, tmp_path):
+async def test_a_prune_of_all_spares_what_gateways_are_made_from(
+    backend, engine, permit, built, make, unique, tmp_path
+):
     for image in (IMAGE, SHELLLESS):
         await make(image=image, start=False)  # other tests need them
+    await backend.prune_images(await permit("prune-images"), True)  # what earlier tests left on this engine
     other, gateway = built(f"{unique()}:other", b"o" * 70_000), built(f"{unique()}:gateway", b"g")
     twin = f"{other}-twin"
     engine.docker("tag", other, twin)

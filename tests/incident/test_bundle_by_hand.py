@@ -56,7 +56,8 @@ async def test_the_lines_of_the_page(console: Console, make: Make, tmp_path: Pat
 
 def _on_a_clean_machine(*words: str, files: tuple[Path, ...]) -> str:
     """Run the console in a container with its program and these files: no home, no state, no network."""
-    shown = [option for path in (sys.prefix, SOURCE, *map(str, files)) for option in ("--ro-bind", path, path)]
+    paths = dict.fromkeys((sys.base_prefix, sys.prefix, SOURCE, *map(str, files)))
+    shown = [option for path in paths for option in ("--ro-bind", path, path)]
     links = [option for name in ("bin", "lib", "lib64") for option in ("--symlink", f"usr/{name}", f"/{name}")]
     container = ("bwrap", "--unshare-all", "--clearenv", "--ro-bind", "/usr", "/usr", *links, "--proc", "/proc", "--dev",
                  "/dev", "--tmpfs", "/tmp", *shown, "--setenv", "PYTHONPATH", SOURCE, "--setenv", "HOME", "/tmp/nobody")  # fmt: skip
