@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -102,7 +103,7 @@ def swap(host: Mapping[str, Any], info: Mapping[str, Any]) -> str:
     memory, both = host.get("Memory") or 0, host.get("MemorySwap") or 0
     if not memory or both == memory or not info.get("SwapLimit", True):
         return ""
-    return size_text(_memory(both - memory) or 0) if both > memory else "no limit"
+    return size_text(math.ceil((both - memory) / _MIB)) if both > memory else "no limit"
 
 
 def cpuset(host: Mapping[str, Any], info: Mapping[str, Any]) -> str:
