@@ -61,10 +61,10 @@ def warn_of_the_silent(context: Context, console: Console, healths: Sequence[Bac
             _warn(context, health, text)
 
 
-def say_waiting(context: Context, places: Sequence[HostKey]) -> None:
+def say_waiting(context: Context, hosts: Sequence[HostKey]) -> None:
     """Say which hosts have not answered yet, if there are some."""
-    if places:
-        names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in places)
+    if hosts:
+        names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in hosts)
         context.say(f"waiting for {names} ...")
 
 
