@@ -8,7 +8,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox_console.errors import ConfigError
+from sandbox_console.errors import ConfigError, Conflict
 from sandbox_console.hostfs.files import NewFile, fresh_name, make_folder, open_found
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.walk import Location, find
