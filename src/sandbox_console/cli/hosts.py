@@ -17,7 +17,7 @@ from sandbox_console.service import Console
 class Able(Struct, frozen=True):
     """The hosts that answer and have a capability, and those that do not answer and may have it."""
 
-    places: list[HostKey]
+    hosts: list[HostKey]
     doubts: list[BackendHealth]
 
 
@@ -28,7 +28,7 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
     hosts may have it, and Unsupported with each one's reason if none has it.
     """
     name, host = context.backend
-    asked = [place for place in console.places if name in ("", place[0]) and host in ("", place[1])]
+    asked = [key for key in console.places if name in ("", key[0]) and host in ("", key[1])]
     if not asked:
         raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
     healths = [health async for health in console.healths(asked)]
@@ -59,22 +59,22 @@ async def only(context: Context, console: Console, capability: Capability) -> Ho
     """
     found = await able(context, console, capability)
     default = console.config.backend
-    known = {place[0] for place in found.places} | {one.backend for one in found.doubts}
-    places = [place for place in found.places if default not in known or place[0] == default]
+    known = {key[0] for key in found.hosts} | {one.backend for one in found.doubts}
+    keys = [key for key in found.hosts if default not in known or key[0] == default]
     refuse_doubts([one for one in found.doubts if default not in known or one.backend == default], "may be meant")
-    return one_place(places, str(capability))
+    return one_host(keys, str(capability))
 
 
-def refuse_doubts(doubts: Sequence[BackendHealth], what: str) -> None:
+def refuse_doubts(doubts: Sequence[BackendHealth], problem: str) -> None:
     """Raise BackendUnreachable for the first host that does not answer, if there is one."""
     for one in doubts:
         hint = "name another with --backend, or give --only-answering"
-        raise BackendUnreachable(f"{host_label(one)} does not answer and {what}: {one.reason}", hint=hint)
+        raise BackendUnreachable(f"{host_label(one)} does not answer and {problem}: {one.reason}", hint=hint)
 
 
-def one_place(found: Sequence[HostKey], what: str) -> HostKey:
+def one_host(found: Sequence[HostKey], subject: str) -> HostKey:
     """The only place. Raises UsageError that names all of them if there are several."""
     if len(found) > 1:
-        names = ", ".join("/".join(place) for place in found)
-        raise UsageError(f"{what}: more than one backend has it: {names}", hint=f"--backend {'/'.join(found[0])}")
+        names = ", ".join("/".join(key) for key in found)
+        raise UsageError(f"{subject}: more than one backend has it: {names}", hint=f"--backend {'/'.join(found[0])}")
     return found[0]

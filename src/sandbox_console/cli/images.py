@@ -39,7 +39,7 @@ async def images(context: Context) -> int:
 
 async def _ls(context: Context, console: Console) -> None:
     """Print every image of every backend that has some. A backend that fails does not hide the others."""
-    for backend, host in (await able(context, console, Capability.IMAGES, warn=True)).places:
+    for backend, host in (await able(context, console, Capability.IMAGES, warn=True)).hosts:
         try:
             images = sorted(
                 await console.inside.images(backend, host), key=lambda image: (not image.names, image.names)
@@ -168,13 +168,13 @@ class _Saved:
 
     operation: Operation
 
-    def __init__(self, context: Context, place: str | None, guest_folders: GuestFolders) -> None:
-        self._out, self._place, self._closed = context.streams.out, place, False
-        self._name, part = (Path(place).name, Path(place).with_name(fresh_name())) if place else ("", None)
+    def __init__(self, context: Context, path: str | None, guest_folders: GuestFolders) -> None:
+        self._out, self._path, self._closed = context.streams.out, path, False
+        self._name, part = (Path(path).name, Path(path).with_name(fresh_name())) if path else ("", None)
         try:
             self._made = NewFile(part, guest_folders) if part else None
         except OSError as error:
-            raise ConsoleError(f"{place} cannot be made: {error.strerror}") from error
+            raise ConsoleError(f"{path} cannot be made: {error.strerror}") from error
 
     async def give(self, _: Stream, chunk: bytes) -> None:
         """Write a chunk."""
@@ -187,7 +187,7 @@ class _Saved:
             self._closed = True
             self.operation.cancel()
         except OSError as error:
-            raise ConsoleError(f"{self._place} cannot be written: {error.strerror}") from error
+            raise ConsoleError(f"{self._path} cannot be written: {error.strerror}") from error
 
     async def result(self, operation: Operation) -> ActionResult:
         """The operation's result. Raises OutputClosed if nobody reads our output."""
@@ -200,7 +200,7 @@ class _Saved:
 
     def keep(self) -> None:
         """Put the complete file in its place."""
-        if self._made and self._place:
+        if self._made and self._path:
             self._made.keep(self._name)
 
     def drop(self) -> None:

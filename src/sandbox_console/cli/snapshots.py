@@ -9,7 +9,7 @@ import msgspec
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.create import follow
 from sandbox_console.cli.formatting import duration, size
-from sandbox_console.cli.hosts import able, one_place, refuse_doubts
+from sandbox_console.cli.hosts import able, one_host, refuse_doubts
 from sandbox_console.cli.lookup import find
 from sandbox_console.errors import NotFound
 from sandbox_console.model.action import Action, Commit, Fork, RemoveSnapshot, Rename, RestoreSnapshot, TakeSnapshot
@@ -30,8 +30,8 @@ async def derive(context: Context) -> int:
             await console.refuse_held(args.new)
         result = await _perform(context, console, _action(context, sandbox.ref), sandbox.ref.id)
     if context.json:
-        told: dict[str, Any] = {"name": sandbox.name, "ref": str(result.ref), "action": args.verb, "new": args.new}
-        context.record(told | {"audit_id": result.audit_id} | result.details)
+        data: dict[str, Any] = {"name": sandbox.name, "ref": str(result.ref), "action": args.verb, "new": args.new}
+        context.record(data | {"audit_id": result.audit_id} | result.details)
     else:
         context.text(args.new)
     return 0
@@ -69,7 +69,7 @@ async def _create(context: Context, console: Console) -> None:
 
 async def _ls(context: Context, console: Console) -> None:
     rows: list[Snapshot] = []
-    for backend, host in (await able(context, console, Capability.SNAPSHOT, warn=True)).places:
+    for backend, host in (await able(context, console, Capability.SNAPSHOT, warn=True)).hosts:
         rows += await console.inside.snapshots(backend, host)
     rows.sort(key=lambda snapshot: (snapshot.backend, snapshot.host, snapshot.name))
     now = context.now()
@@ -108,16 +108,16 @@ async def _rm(context: Context, console: Console) -> None:
 async def _holder(context: Context, console: Console, name: str) -> tuple[str, str]:
     """The backend that keeps a snapshot. Raises NotFound, or BackendUnreachable if a silent one may keep it (too)."""
     found = await able(context, console, Capability.SNAPSHOT)
-    kept = {place: await console.inside.snapshots(*place) for place in found.places}
-    having = [place for place, snapshots in kept.items() if any(one.name == name for one in snapshots)]
+    kept = {key: await console.inside.snapshots(*key) for key in found.hosts}
+    holders = [key for key, snapshots in kept.items() if any(one.name == name for one in snapshots)]
     refuse_doubts(found.doubts, f"may keep a snapshot called {name!r}")
-    if not having:
+    if not holders:
         raise NotFound(f"no snapshot is called {name!r}", hint="sandbox-console snapshot ls")
-    return one_place(having, f"a snapshot called {name!r}")
+    return one_host(holders, f"a snapshot called {name!r}")
 
 
-def _tell(context: Context, text: str, result: ActionResult, told: dict[str, Any]) -> None:
+def _tell(context: Context, text: str, result: ActionResult, data: dict[str, Any]) -> None:
     if context.json:
-        context.record(told | {"action": f"snapshot {context.args.what}", "audit_id": result.audit_id} | result.details)
+        context.record(data | {"action": f"snapshot {context.args.what}", "audit_id": result.audit_id} | result.details)
     else:
         context.text(text)
