@@ -191,7 +191,7 @@ async def test_what_was_given_is_known_until_it_is_gone(home, monkeypatch):
         assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
         fake.faults.dead = False
         await console.perform(Remove(made.ref, force=True)).result()
-    assert shared_folders.everywhere(state).all == set()
+    assert shared_folders.everywhere(state).shared == set()
 
 
 async def test_programs_and_state_where_a_guest_writes_are_not_used(home, monkeypatch):

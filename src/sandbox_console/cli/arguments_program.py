@@ -20,6 +20,10 @@ def add(verbs: Any, verb: _Add) -> None:
 
 def _add_machine(verbs: Any, verb: _Add) -> None:
     verb(verbs, "doctor", "say what works on this machine, what does not, and what to do about it")
+    forget = verb(
+        verbs, "forget", "follow links in the workspaces of removed sandboxes again; without FOLDER, list these"
+    )
+    forget.add_argument("folders", metavar="FOLDER", nargs="*", help="a workspace, once you have looked at its links")
     verb(verbs, "schema", "print the JSON Schema of a spec file, for editors")
     verb(verbs, "backends", "list the backends; with --json, all that each one can do, or why it cannot")
     new = verb(verbs, "new-backend", "write a working backend, with its package and a test that runs the suite")

@@ -100,11 +100,11 @@ class FolderGuard:
                 await self.refresh(backend, host)
 
     async def remember(self, backend: str, host: str, folder: str) -> None:
-        """Remember a folder that is about to become a guest's."""
+        """Remember a folder that is about to become a guest's, or that a sandbox had until now."""
         await asyncio.to_thread(self._remember, f"{backend}/{host}", folder)
 
     def _remember(self, key: str, folder: str) -> None:
-        shared_folders.change(self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]})
+        shared_folders.change(self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}, [folder])
         keep_temporary_files_apart(self._own.state, SharedFolders({key: [folder]}))
 
     async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
@@ -136,6 +136,8 @@ def planted(folder: str, known: SharedFolders) -> str:
     try:
         with find(folder, known.ground()) as found:
             root = found.folder.root
+            if root is not None and root.removed:  # no guest is left that could exchange it
+                return ""
     except Conflict as error:
         return f"{error.message}: {error.hint}"
     except OSError:  # the backend reports missing folders
