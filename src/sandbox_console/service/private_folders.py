@@ -17,7 +17,8 @@ _IN_HOME = {
     _KEYS: (
         ".ssh", ".gnupg", ".aws", ".azure", ".oci", ".config/gcloud", ".config/doctl", ".config/hcloud", ".config/gh",
         ".config/glab-cli", ".config/hub", ".config/op", ".config/sops", ".config/age", ".config/rclone",
-        ".config/helm", ".config/containers", ".docker", ".kube", ".password-store", ".local/share/keyrings", ".local/share/kwalletd",
+        ".config/helm", ".config/containers", ".docker", ".kube", ".password-store", ".local/share/keyrings",
+        ".local/share/kwalletd",
         ".pki", ".vault.d", ".terraform.d", ".cargo/credentials.toml", ".config/pypoetry", ".config/pip",
     ),
     _PROGRAMS: (
