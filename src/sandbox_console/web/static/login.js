@@ -1,4 +1,6 @@
 // Exchanges the token for a cookie. It comes in the address's fragment, which browsers never send, or is typed.
+import { hasKey, keepKey } from "./api.js";
+
 const form = document.getElementById("form");
 const field = document.getElementById("token");
 const problem = document.getElementById("problem");
@@ -11,7 +13,7 @@ async function logIn(token) {
   });
   if (!answer.ok) throw new Error(await answer.text());
   const { key } = await answer.json();
-  localStorage.setItem("sandbox-console.key", key);
+  keepKey(key);
   location.replace("./");
 }
 
@@ -34,7 +36,7 @@ form.addEventListener("submit", (event) => {
 
 // A link of another page leads here without the cookie; from this page the browser sends it.
 function passOn() {
-  if (location.pathname.endsWith("/login") || !localStorage.getItem("sandbox-console.key")) return;
+  if (location.pathname.endsWith("/login") || !hasKey()) return;
   if (sessionStorage.getItem("sandbox-console.passed")) return sessionStorage.removeItem("sandbox-console.passed");
   sessionStorage.setItem("sandbox-console.passed", "yes");
   location.replace("./");
