@@ -65,22 +65,26 @@ class Store:
         self._proof = EndProof(layout, self._segment, anchors, self._reserve, self._tell)
         try:
             with self._lock.held():
-                self._segment.open()
-                self._segment.mend()
-                self._reserve.fill()
-                if missing := self._proof.missing():
-                    self._append([self._checkpoint(UNANCHORED, missing)])
-                with suppress(sqlite3.Error, OSError):  # the disk is full: it is recorded before new ones are written
-                    self._tell_planted()
-                    self._tell_lost_digests()
-                self._tell_changed_pages()
-                self._proof.begin()
+                self._begin()
         except BaseException as error:
             self._segment.release()
             self._lock.release()
             if isinstance(error, (sqlite3.Error, OSError, ValueError)):
                 raise unavailable(error, layout.segment(self._segment.index or 1)) from error
             raise
+
+    def _begin(self) -> None:
+        """Open the newest segment, and record what is missing or was changed since the last console closed it."""
+        self._segment.open()
+        self._segment.mend()
+        self._reserve.fill()
+        if missing := self._proof.missing():
+            self._append([self._checkpoint(UNANCHORED, missing)])
+        with suppress(sqlite3.Error, OSError):  # the disk is full: it is recorded before new ones are written
+            self._tell_planted()
+            self._tell_lost_digests()
+        self._tell_changed_pages()
+        self._proof.begin()
 
     def append(self, *drafts: Draft) -> list[int]:
         """Commit rows in one transaction and return their seqs. If it raises, nothing was committed.

@@ -18,9 +18,10 @@ from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import BackendUnreachable, ConfigError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.secret import Secret
-from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
+from sandbox_console.service.config import Config, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.audit_log import AuditLog, current_actor
+from sandbox_console.service.paths import Paths, find_paths
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import (
