@@ -152,6 +152,8 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.secrets import secrets as found
         case "tokens":
             from sandbox_console.cli.tokens import tokens as found
+        case "users":
+            from sandbox_console.cli.users import users as found
         case "recordings":
             from sandbox_console.cli.recordings import recordings as found
         case "egress":

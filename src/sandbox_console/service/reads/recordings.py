@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.model.access import access
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.recording import Check, Recording, RecordingMatch
 from sandbox_console.model.sandbox import SandboxRef
@@ -21,6 +22,7 @@ from sandbox_console.recording.writer import KILLED, Recorded, Writer, digest_of
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import RecordingOptions
 from sandbox_console.service.gate.audit_log import AuditLog
+from sandbox_console.service.reads.visible_records import VisibleRecords
 
 T = TypeVar("T")
 _MIB = 1024 * 1024
@@ -29,8 +31,11 @@ _MIB = 1024 * 1024
 class Recordings:
     """The recordings of one state folder."""
 
-    def __init__(self, folder: Path, options: RecordingOptions, audit_log: AuditLog, redactor: Redactor) -> None:
+    def __init__(
+        self, folder: Path, options: RecordingOptions, audit_log: AuditLog, redactor: Redactor, visible: VisibleRecords
+    ) -> None:
         self.folder = folder
+        self._visible = visible
         self._options = options
         self._audit_log = audit_log
         self._redactor = redactor
@@ -76,21 +81,21 @@ class Recordings:
             return {"id": id_, "problem": str(error)}
 
     async def list(self) -> list[Recording]:
-        """All recordings, newest first."""
+        """All recordings of sandboxes that whoever asks may see, newest first."""
         paths = await asyncio.to_thread(lambda: sorted(self.folder.glob("*.cast"), reverse=True))
-        return [recording for path in paths if (recording := await self._told(path)) is not None]
+        every = [recording for path in paths if (recording := await self._told(path)) is not None]
+        return await self._visible.of_sandboxes(every, lambda recording: recording.ref)
 
     async def events(self, id_: str) -> AsyncIterator[Event]:
         """The events of a recording, in order. Raises NotFound."""
-        path = self.path(id_)
-        source = read_events(path)
+        source = read_events(await self._readable(id_))
         while some := await asyncio.to_thread(_some, source):
             for event in some:
                 yield event
 
     async def text(self, id_: str) -> AsyncIterator[tuple[float, str]]:
         """A recording as lines, each with the time at which it began. Raises NotFound."""
-        source = lines(read_events(self.path(id_)))
+        source = lines(read_events(await self._readable(id_)))
         while some := await asyncio.to_thread(_some, source):
             for one in some:
                 yield one
@@ -105,11 +110,17 @@ class Recordings:
                 if folded in line.casefold():
                     yield RecordingMatch(recording, at, line)
 
+    async def _readable(self, id_: str) -> Path:
+        path = self.path(id_)
+        if access().labels and not any(recording.id == id_ for recording in await self.list()):
+            raise _unknown(id_)
+        return path
+
     def path(self, id_: str) -> Path:
-        """The file of a recording. Raises NotFound."""
+        """The file of a recording, for the console's own work: no rights are checked. Raises NotFound."""
         path = self.folder / f"{id_}.cast"
         if not re.fullmatch(r"[A-Za-z0-9._-]+", id_) or not path.is_file():
-            raise NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
+            raise _unknown(id_)
         return path
 
     async def _told(self, path: Path) -> Recording | None:
@@ -136,6 +147,10 @@ class Recordings:
             if isinstance(noted, dict) and noted.get("id") == path.stem:
                 return Check.HOLDS if await asyncio.to_thread(digest_of, path) == noted.get("sha256") else Check.CHANGED
         return Check.UNENDED
+
+
+def _unknown(id_: str) -> NotFound:
+    return NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
 
 
 def not_recorded(reason: str) -> ConsoleError:
