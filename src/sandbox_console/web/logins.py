@@ -135,10 +135,6 @@ class Logins:
         """The name if it is a user's, else nothing: a stranger's text, perhaps a password, is not for the log."""
         return name if self._users is not None and self._users.named(name) is not None else ""
 
-    def remove(self, login: Login) -> None:
-        """Forget a login: its cookie opens nothing any more."""
-        self._logins.pop(_digest(login.cookie), None)
-
     def over(self, login: Login) -> str:
         """Why a login has ended; empty if it has not."""
         if login.expires <= self._clock():
@@ -168,6 +164,10 @@ class Logins:
             del self._logins[_digest(cookie)]
             return None
         return login
+
+    def remove(self, login: Login) -> None:
+        """Forget a login: its cookie opens nothing any more."""
+        self._logins.pop(_digest(login.cookie), None)
 
     def _taken_away(self, login: Login) -> bool:
         """Whether the token that opened a login was removed or has expired, or its user was changed or removed."""

@@ -33,7 +33,7 @@ WRONG = {
 }
 """Why a login was refused, by how it was tried."""
 
-LOGIN, SESSION, SHARE = "login", "browser-session", "share"
+LOGIN, LOGOUT, SESSION, SHARE = "login", "logout", "browser-session", "share"
 """The actions in the log."""
 
 
@@ -54,6 +54,11 @@ class VisitRecords:
         """Record a login that was let in, or a wrong one. ``by`` is how; ``user`` is whose password was guessed."""
         if self._log is not None:
             await self._wait(self._start(LOGIN, self._login(self._log, actor, outcome, by, user)))
+
+    async def logout(self, actor: str) -> None:
+        """Record that somebody has logged out."""
+        if self._log is not None:
+            await self._wait(self._start(LOGOUT, self._logout(self._log, actor)))
 
     async def begin(self, verb: str, key: str, actor: str, body: Mapping[str, Any]) -> None:
         """Record that a session or a share begins."""
@@ -101,6 +106,11 @@ class VisitRecords:
                 await journal.finish(await journal.begin(LOGIN, "", "", body), outcome, 0, {})
             else:
                 await journal.refuse(LOGIN, "", "", body, outcome, {"code": by, "error": WRONG[by]})
+
+    async def _logout(self, log: AuditLog, actor: str) -> None:
+        journal = await log.journal()
+        with acting_as(actor):
+            await journal.finish(await journal.begin(LOGOUT, "", "", {"origin": origin()}), Outcome.OK, 0, {})
 
     async def _begin(self, log: AuditLog, verb: str, actor: str, body: Mapping[str, Any]) -> Permit:
         with acting_as(actor):
