@@ -21,7 +21,7 @@ from msgspec import Struct
 from sandbox_console.audit import rows, schema
 from sandbox_console.audit.anchors import Check, sealed_text
 from sandbox_console.audit.keys import Keys
-from sandbox_console.audit.rows import Place
+from sandbox_console.audit.rows import Position
 
 HEAD = 1024
 """Bytes before the digests: the head as JSON, spaces, and a line feed."""
@@ -58,7 +58,7 @@ class Head(Struct, frozen=True):
     mac: str = ""
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         """The last row."""
         return self.seq, bytes.fromhex(self.hash)
 
@@ -137,10 +137,10 @@ def against_digests(db: sqlite3.Connection, name: str, noted: Sequence[tuple[Dig
     digests, problem = noted[-1]
     if problem:
         return problem, ""
-    place = rows.head(db)
-    same = [one for one, _ in noted if one is not None and one.head.place == place]
+    position = rows.head(db)
+    same = [one for one, _ in noted if one is not None and one.head.position == position]
     if not same:
-        return "", _UNUSED.format(name) + _why_older(digests, place)
+        return "", _UNUSED.format(name) + _why_older(digests, position)
     if same[-1].head.statistics != schema.statistics(db):
         return "", _UNUSED.format(name) + "somebody ran ANALYZE after its digests were made"
     content = content_of(db)
@@ -151,14 +151,14 @@ def against_digests(db: sqlite3.Connection, name: str, noted: Sequence[tuple[Dig
     return (f"page {pages[0]} of {name}{more} was changed where it has no row" if pages else ""), ""
 
 
-def _why_older(digests: Digests | None, place: Place) -> str:
+def _why_older(digests: Digests | None, position: Position) -> str:
     if digests is None:
         return "there are no digests of its pages; the next console makes them when it closes the log"
-    if digests.head.seq >= place[0]:
+    if digests.head.seq >= position[0]:
         return f"the digests of its pages are from row {digests.head.seq}, which it does not have"
     return (
-        f"the digests of its pages are from row {digests.head.seq}, and rows up to {place[0]} were added by a console "
-        "that is still open, was killed or is older"
+        f"the digests of its pages are from row {digests.head.seq}, and rows up to {position[0]} were added by a "
+        "console that is still open, was killed or is older"
     )
 
 
@@ -177,7 +177,7 @@ def content_of(db: sqlite3.Connection) -> bytes | None:
     Opening the file beside SQLite would take away the locks that this process has on it (fcntl(2)): another console
     could then remove the write-ahead log as the last one.
     """
-    [count], [size] = (db.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
+    [count], [size] = (db.execute(f"PRAGMA page_{name}").fetchone() for name in ("count", "size"))
     return db.serialize() if count * size <= MOST else None
 
 

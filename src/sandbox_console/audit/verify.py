@@ -35,15 +35,15 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     something in the folder does not belong to a log.
     """
     layout = Layout(path, archive)
-    for place in (layout, *([Layout(archive / path.name)] if archive else [])):
-        if strange := place.strange():
-            hint = f"it was put there: look at it, then remove it from {place.folder}"
+    for one in (layout, *([Layout(archive / path.name)] if archive else [])):
+        if strange := one.strange():
+            hint = f"it was put there: look at it, then remove it from {one.folder}"
             raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
     anchors = Anchors(layout.anchors, layout.key)
     # The proofs of rows are read first, and the head before the anchors, so that the anchor it names already exists.
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
     signed, problem = anchors.read(public)
-    shipped = ship.place(layout.cursor)  # the same
+    shipped = ship.shipped_position(layout.cursor)  # the same
     found = Findings()
     vouched = {anchor.seq: anchor.hash for anchor in signed} | ({head.seq: head.hash} if head else {})
     log = Log(layout, public or anchors.keys, vouched, head.digested if head else 0)
@@ -140,7 +140,7 @@ def _against_gap(last: Anchor | None, found: Findings) -> None:
         )
 
 
-def _against_cursor(place: tuple[str, int], found: Findings) -> None:
-    console, shipped = place
+def _against_cursor(position: tuple[str, int], found: Findings) -> None:
+    console, shipped = position
     if console == found.console and shipped > found.last:
         found.fail(f"the tail was cut: row {shipped} was shipped, and the log ends at row {found.last}", found.last + 1)

@@ -14,11 +14,16 @@ def add(verbs: Any, verb: _Add) -> None:
     _add_machine(verbs, verb)
     _add_tokens(verbs, verb)
     _add_serve(verbs, verb)
+    _add_sessions(verbs, verb)
     _add_others(verbs, verb)
 
 
 def _add_machine(verbs: Any, verb: _Add) -> None:
     verb(verbs, "doctor", "say what works on this machine, what does not, and what to do about it")
+    forget = verb(
+        verbs, "forget", "follow links in the workspaces of removed sandboxes again; without FOLDER, list these"
+    )
+    forget.add_argument("folders", metavar="FOLDER", nargs="*", help="a workspace, once you have looked at its links")
     verb(verbs, "schema", "print the JSON Schema of a spec file, for editors")
     verb(verbs, "backends", "list the backends; with --json, all that each one can do, or why it cannot")
     new = verb(verbs, "new-backend", "write a working backend, with its package and a test that runs the suite")
@@ -77,6 +82,14 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
     serve.add_argument("--status", action="store_true", help="also serve /status and /metrics, on their own port")
     serve.add_argument("--status-port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--no-page", action="store_true", help="with --api, --mcp or --status: do not serve the page")
+
+
+def _add_sessions(verbs: Any, verb: _Add) -> None:
+    sessions = verb(verbs, "sessions", "list and end the browser sessions of the servers on this machine")
+    session = sessions.add_subparsers(dest="what", metavar="VERB", required=True)
+    verb(session, "ls", "list them: who, since when, and whether a page shows it")
+    end = verb(session, "end", "end sessions; their pages say so. Sandboxes and kept shells stay")
+    end.add_argument("names", metavar="ID", nargs="+", help="an id, or its beginning")
 
 
 def _add_others(verbs: Any, verb: _Add) -> None:

@@ -152,6 +152,10 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.secrets import secrets as found
         case "tokens":
             from sandbox_console.cli.tokens import tokens as found
+        case "forget":
+            from sandbox_console.cli.forget import forget as found
+        case "sessions":
+            from sandbox_console.cli.sessions import sessions as found
         case "recordings":
             from sandbox_console.cli.recordings import recordings as found
         case "egress":

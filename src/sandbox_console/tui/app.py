@@ -101,6 +101,8 @@ class ConsoleApp(PageActions):
         deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
         self._bridge.add_done_callback(self._bridge_ended)
+        if self.is_web:
+            self.run_worker(self.shells.offer_kept())
         if self.service.config.alerts.rules:
             self.set_timer(ALERTS_AFTER_S, self._watch_alerts)
 

@@ -54,6 +54,11 @@ class Login:
         name = f"{self.token.name}." if self.token else ""
         return f"browser:{name}{self.id}@{self.peer}"
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether it may see and end everybody's sessions: the owner, who has the server's own token."""
+        return self.token is None
+
     def holds(self, key: str) -> bool:
         """Whether a page's key is this login's."""
         return hmac.compare_digest(_digest(key), _digest(self.key))
@@ -102,6 +107,10 @@ class Logins:
             del self._logins[_digest(cookie)]
             return None
         return login
+
+    def remove(self, login: Login) -> None:
+        """Forget a login: its cookie opens nothing any more."""
+        self._logins.pop(_digest(login.cookie), None)
 
     def _taken_away(self, login: Login) -> bool:
         """Whether the token that opened a login was removed or has expired."""

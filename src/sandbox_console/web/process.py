@@ -76,9 +76,9 @@ class AppProcess(AppService):
         """Whether it was never started."""
         return self._process is None
 
-    async def repaint(self) -> None:
-        """Request that the app redraws its whole screen, for another terminal."""
-        await self.send_meta({"type": "repaint"})
+    async def repaint(self, away_s: float | None = None) -> None:
+        """Request that the app redraws its whole screen, for another terminal. ``away_s`` is how long nobody looked."""
+        await self.send_meta({"type": "repaint", "away_s": None if away_s is None else round(away_s)})
 
     async def run(self) -> None:
         """Pass on the app's packets until it ends, then clean up its processes and report why it ended."""

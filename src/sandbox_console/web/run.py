@@ -22,12 +22,14 @@ from sandbox_console.hostfs.files import opened
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
+from sandbox_console.service.browser_sessions import folder_of
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.connections import HEADER_S, Acceptor, Connections
 from sandbox_console.web.listening import Listening, listening
 from sandbox_console.web.logins import Logins, given_token
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.server import BrowserServer
+from sandbox_console.web.session_control import session_control
 from sandbox_console.web.visit_records import visit_records
 
 CONNECTIONS = 64
@@ -60,6 +62,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
         held = stack.enter_context(listening(options, options.port, guest_folders))
         records = await stack.enter_async_context(visit_records(options.config, say, on=options.command is None))
         server = BrowserServer(options, logins, held.authorities, say, records)
+        await stack.enter_async_context(session_control(folder_of(find_paths()), server.views, say))
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
         async with accepting(app, held, tls, Connections(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)

@@ -20,6 +20,7 @@ from sandbox_console.web.http_handler import Handler
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
+from sandbox_console.web.session_pages import SessionPages
 from sandbox_console.web.tickets import TerminalRequest, Tickets
 from sandbox_console.web.visit_records import VisitRecords
 
@@ -49,7 +50,13 @@ class BrowserServer(Server):
         self._records = records
         self._views = AppSessions(options, say, records)
         self._pages = read_pages()
+        self._session_pages = SessionPages(self._views, logins, records, self._need_page, _json_body)
         self.download_manager = self._views.downloads
+
+    @property
+    def views(self) -> AppSessions:
+        """The running sessions."""
+        return self._views
 
     def count_sessions(self) -> int:
         """How many sessions run."""
@@ -75,6 +82,8 @@ class BrowserServer(Server):
                 web.get(f"{prefix}/download/{{key}}", self.handle_download),
                 web.get(f"{prefix}/favicon.ico", self.handle_icon),
                 web.get(f"{prefix}/static/{{name:.+}}", self.handle_static),
+                web.get(f"{prefix}/sessions", self.handle_sessions),
+                *self._session_pages.routes(prefix),
             ]
         )
         if prefix:
@@ -108,6 +117,10 @@ class BrowserServer(Server):
         """The login page."""
         return self._pages["login.html"].response()
 
+    async def handle_sessions(self, request: web.Request) -> web.Response:
+        """The page of one's own sessions, or else the login page."""
+        return self._pages["sessions.html" if self._login_of(request) else "login.html"].response()
+
     async def handle_icon(self, _request: web.Request) -> web.Response:
         """The logo for the browser's tab."""
         return self._pages["logo.svg"].response()
@@ -139,10 +152,7 @@ class BrowserServer(Server):
 
     async def handle_ticket(self, request: web.Request) -> web.Response:
         """A ticket for one websocket, for a page that holds both the cookie and the key."""
-        need_origin(request)
-        login = self._need_login(request)
-        if not login.holds(request.headers.get(HEADER, "")):
-            raise web.HTTPUnauthorized(text="Log in again.\n")
+        login = self._need_page(request)
         order = _order(await _json_body(request))
         if gone := self._views.why_gone(login, order):
             return web.json_response({"gone": gone})
@@ -230,6 +240,14 @@ class BrowserServer(Server):
         login = self._logins.find(request.cookies.get(self._logins.cookie_name, ""))
         if login is not None and isinstance(request.protocol, Handler):
             request.protocol.prove(login.id)
+        return login
+
+    def _need_page(self, request: web.Request) -> Login:
+        """The login of a page that holds the cookie and the key of its origin."""
+        need_origin(request)
+        login = self._need_login(request)
+        if not login.holds(request.headers.get(HEADER, "")):
+            raise web.HTTPUnauthorized(text="Log in again.\n")
         return login
 
     def _need_login(self, request: web.Request) -> Login:

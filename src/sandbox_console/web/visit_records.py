@@ -25,7 +25,7 @@ from sandbox_console.service.gate.description import origin
 
 T = TypeVar("T")
 
-LOGIN, SESSION, SHARE = "login", "browser-session", "share"
+LOGIN, LOGOUT, SESSION, SHARE = "login", "logout", "browser-session", "share"
 """The actions in the log."""
 
 
@@ -46,6 +46,11 @@ class VisitRecords:
         """Record a login that was let in, or a wrong token."""
         if self._log is not None:
             await self._wait(self._start(LOGIN, self._login(self._log, actor, outcome)))
+
+    async def logout(self, actor: str) -> None:
+        """Record that somebody has logged out."""
+        if self._log is not None:
+            await self._wait(self._start(LOGOUT, self._logout(self._log, actor)))
 
     async def begin(self, verb: str, key: str, actor: str, body: Mapping[str, Any]) -> None:
         """Record that a session or a share begins."""
@@ -93,6 +98,11 @@ class VisitRecords:
             else:
                 reason = {"code": "token", "error": "the token is not valid, or was used already"}
                 await journal.refuse(LOGIN, "", "", {"origin": origin()}, outcome, reason)
+
+    async def _logout(self, log: AuditLog, actor: str) -> None:
+        journal = await log.journal()
+        with acting_as(actor):
+            await journal.finish(await journal.begin(LOGOUT, "", "", {"origin": origin()}), Outcome.OK, 0, {})
 
     async def _begin(self, log: AuditLog, verb: str, actor: str, body: Mapping[str, Any]) -> Permit:
         with acting_as(actor):

@@ -22,13 +22,10 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, S
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Lookup, LookupResult, host_label
-from sandbox_console.service.reads.waiting import Answer, made_by
+from sandbox_console.service.reads.waiting import Answer, in_parts, made_by
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless it is configured."""
-
-_AWAKE_S = 0.2
-"""How long to wait for a backend that did not answer last time before the others are shown without it."""
 
 Remember = Callable[[Key, str], Awaitable[bool]]
 
@@ -116,24 +113,10 @@ class Fleet:
         Each part names those that have not answered yet.
         """
         requests = {key: asyncio.create_task(self.ask(*key)) for key in self._of(backend)}
-        answered: set[Key] = set()
-        try:
-            likely = [task for key, task in requests.items() if not self.names.of(key).silent]
-            await asyncio.wait(likely or requests.values(), timeout=patience_s)
-            await asyncio.wait(requests.values(), timeout=min(patience_s, _AWAKE_S))
-            while len(answered) < len(requests):
-                new = [key for key, task in requests.items() if key not in answered and task.done()]
-                answered.update(new)
-                answers = [requests[key].result() for key in new]
-                part = [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
-                yield part, [key for key in requests if key not in answered]
-                waiting = [task for key, task in requests.items() if key not in answered]
-                if waiting:
-                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in requests.values():
-                task.cancel()
-            await asyncio.gather(*requests.values(), return_exceptions=True)
+        async with aclosing(in_parts(self.names, requests, patience_s)) as parts:
+            async for answers, waiting in parts:
+                sandboxes = [sandbox for some, _ in answers for sandbox in some]
+                yield (sandboxes, [health for _, health in answers]), waiting
 
     async def health(self) -> Sequence[BackendHealth]:
         """Query every backend."""
@@ -149,6 +132,15 @@ class Fleet:
             for task in requests.values():
                 task.cancel()
             await asyncio.gather(*requests.values(), return_exceptions=True)
+
+    async def healths_as_answered(
+        self, keys: Sequence[Key], patience_s: float
+    ) -> AsyncGenerator[tuple[Sequence[BackendHealth], Sequence[Key]], None]:
+        """Like ``healths``, in parts as in ``as_answered``."""
+        requests = {key: asyncio.create_task(self._health(*key)) for key in keys}
+        async with aclosing(in_parts(self.names, requests, patience_s)) as parts:
+            async for part in parts:
+                yield part
 
     async def choose(self, requested: str, default: str) -> Key:
         """Where to make a sandbox: ``asked`` (a name or name/host), else the default, else the first that answers.
