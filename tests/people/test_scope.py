@@ -130,9 +130,13 @@ async def test_recordings_and_shells_of_others_are_not_there(console: Console, t
         await session.close()
     every = {recording.ref: recording.id for recording in await console.recordings.list()}
     assert set(every) == {OURS, THEIRS}
+
+    def anything(id_: str) -> AsyncIterator[Any]:
+        return console.recordings.matches(id_, "")
+
     with limited_to(of_search):
         assert [recording.ref for recording in await console.recordings.list()] == [OURS]
-        for read_lines in (console.recordings.text, console.recordings.events):
+        for read_lines in (console.recordings.text, console.recordings.events, anything):
             with pytest.raises(NotFound):
                 _ = [line async for line in read_lines(every[THEIRS])]
             _ = [line async for line in read_lines(every[OURS])]
