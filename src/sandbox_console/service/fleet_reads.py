@@ -57,7 +57,7 @@ class FleetReads:
 
     def healths_as_answered(
         self, places: Sequence[HostKey], patience_s: float
-    ) -> AsyncGenerator[tuple[list[BackendHealth], list[HostKey]], None]:
+    ) -> AsyncGenerator[tuple[Sequence[BackendHealth], Sequence[HostKey]], None]:
         """Each place's health in parts as they arrive, each with the places that have not answered yet."""
         return self.fleet.healths_as_answered(places, patience_s)
 

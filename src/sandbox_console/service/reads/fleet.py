@@ -135,7 +135,7 @@ class Fleet:
 
     async def healths_as_answered(
         self, keys: Sequence[Key], patience_s: float
-    ) -> AsyncGenerator[tuple[list[BackendHealth], list[Key]], None]:
+    ) -> AsyncGenerator[tuple[Sequence[BackendHealth], Sequence[Key]], None]:
         """Like ``healths``, in parts as in ``as_answered``."""
         requests = {key: asyncio.create_task(self._health(*key)) for key in keys}
         async with aclosing(in_parts(self.names, requests, patience_s)) as parts:
