@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from msgspec import Struct
 
+from sandbox_console.cli import lookup
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.lookup import host_label, warn_of_the_silent
+from sandbox_console.cli.lookup import host_label
 from sandbox_console.errors import BackendUnreachable, Unsupported, UsageError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import BackendHealth, HostKey
@@ -21,17 +23,42 @@ class Able(Struct, frozen=True):
     doubts: list[BackendHealth]
 
 
-async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> Able:
-    """The hosts in ``--backend`` that have the capability; ``warn`` reports those that do not answer.
+async def able(context: Context, console: Console, capability: Capability) -> Able:
+    """The hosts in ``--backend`` that have the capability.
 
     ``--only-answering`` leaves no doubts. Raises UsageError for an unknown backend, BackendUnreachable if only silent
     hosts may have it, and Unsupported with each one's reason if none has it.
     """
+    healths = [health async for health in console.healths(_asked(context, console))]
+    return await _judged(context, console, capability, healths)
+
+
+async def able_as_answered(context: Context, console: Console, capability: Capability) -> AsyncGenerator[HostKey, None]:
+    """Like ``able``, host by host as they answer.
+
+    It says which hosts it still waits for, and at the end warns of those that did not answer.
+    """
+    healths: list[BackendHealth] = []
+    async with aclosing(console.healths_as_answered(_asked(context, console), lookup.PATIENCE_S)) as parts:
+        async for answered, waiting in parts:
+            healths += answered
+            for health in answered:
+                if health.ok and (await console.capabilities(health.backend, health.host)).has(capability):
+                    yield health.backend, health.host
+            lookup.say_waiting(context, waiting)
+    await _judged(context, console, capability, healths)
+    lookup.warn_of_the_silent(context, console, healths)
+
+
+def _asked(context: Context, console: Console) -> list[HostKey]:
     name, host = context.backend
     asked = [key for key in console.places if name in ("", key[0]) and host in ("", key[1])]
     if not asked:
         raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
-    healths = [health async for health in console.healths(asked)]
+    return asked
+
+
+async def _judged(context: Context, console: Console, capability: Capability, healths: Sequence[BackendHealth]) -> Able:
     found, reasons = list[HostKey](), list[str]()
     for health in healths:
         if not health.ok:
@@ -47,8 +74,6 @@ async def able(context: Context, console: Console, capability: Capability, *, wa
         if doubts or all(not health.ok for health in healths):
             raise BackendUnreachable("; ".join(reasons), hint=(doubts or healths)[0].hint)
         raise Unsupported(f"{capability}: " + "; ".join(reasons), hint="sandbox-console doctor")
-    if warn:
-        warn_of_the_silent(context, console, healths)
     return Able(sorted(found, key=console.places.index), doubts)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import msgspec
 
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.create import follow
-from sandbox_console.cli.formatting import duration, size
-from sandbox_console.cli.hosts import able, only
+from sandbox_console.cli.formatting import Columns, duration, size
+from sandbox_console.cli.hosts import able_as_answered, only
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, fresh_name, opened
@@ -39,20 +40,27 @@ async def images(context: Context) -> int:
 
 
 async def _ls(context: Context, console: Console) -> None:
-    """Print every image of every backend that has some. A backend that fails does not hide the others."""
-    for backend, host in (await able(context, console, Capability.IMAGES, warn=True)).hosts:
-        try:
-            images = sorted(
-                await console.inside.images(backend, host), key=lambda image: (not image.names, image.names)
-            )
-        except ConsoleError as error:
-            context.fail(error, backend)
-            continue
-        if context.json:
-            for image in images:
-                context.record(msgspec.to_builtins(image))
-        else:
-            context.table(_HEAD, (row for image in images for row in _rows(image, context.now())))
+    """Print every image of every backend that has some, each as it answers. One that fails does not hide the others."""
+    columns = Columns(_HEAD)
+    async with aclosing(able_as_answered(context, console, Capability.IMAGES)) as hosts:
+        async for backend, host in hosts:
+            try:
+                images = await console.inside.images(backend, host)
+            except ConsoleError as error:
+                context.fail(error, backend)
+                continue
+            if images:  # the header's columns take their widths from the first rows
+                _print(context, columns, sorted(images, key=lambda image: (not image.names, image.names)))
+    _print(context, columns, ())
+
+
+def _print(context: Context, columns: Columns, images: Sequence[Image]) -> None:
+    if context.json:
+        for image in images:
+            context.record(msgspec.to_builtins(image))
+        return
+    for line in columns.lines(row for image in images for row in _rows(image, context.now())):
+        context.streams.out.line(line)
 
 
 def _rows(image: Image, now: float) -> list[tuple[str, ...]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.create import follow
-from sandbox_console.cli.formatting import duration, size
-from sandbox_console.cli.hosts import able, one_host, refuse_doubts
+from sandbox_console.cli.formatting import Columns, duration, size
+from sandbox_console.cli.hosts import able, able_as_answered, one_host, refuse_doubts
 from sandbox_console.cli.lookup import find
 from sandbox_console.errors import NotFound
 from sandbox_console.model.action import (
@@ -75,12 +77,21 @@ async def _create(context: Context, console: Console) -> None:
 
 
 async def _ls(context: Context, console: Console) -> None:
-    rows: list[Snapshot] = []
-    for backend, host in (await able(context, console, Capability.SNAPSHOT, warn=True)).hosts:
-        rows += await console.inside.snapshots(backend, host)
-    rows.sort(key=lambda snapshot: (snapshot.backend, snapshot.host, snapshot.name))
-    now = context.now()
-    context.listing(_HEAD, rows, msgspec.to_builtins, lambda snapshot: _row(snapshot, now))
+    columns = Columns(_HEAD)
+    async with aclosing(able_as_answered(context, console, Capability.SNAPSHOT)) as hosts:
+        async for backend, host in hosts:
+            if found := await console.inside.snapshots(backend, host):
+                _print(context, columns, sorted(found, key=lambda snapshot: snapshot.name))
+    _print(context, columns, ())
+
+
+def _print(context: Context, columns: Columns, snapshots: Sequence[Snapshot]) -> None:
+    if context.json:
+        for snapshot in snapshots:
+            context.record(msgspec.to_builtins(snapshot))
+        return
+    for line in columns.lines(_row(snapshot, context.now()) for snapshot in snapshots):
+        context.streams.out.line(line)
 
 
 def _row(snapshot: Snapshot, now: float) -> tuple[str, ...]:
