@@ -46,6 +46,7 @@ from sandbox_console.tui.state.messages import (
     FormRequested,
     FormSourceRequested,
     ForwardRequested,
+    RecordingsRequested,
     ShellsRequested,
     TemplateRequested,
     TimelineRequested,
@@ -188,6 +189,9 @@ class ConsoleApp(PageActions):
 
     def on_timeline_requested(self, message: TimelineRequested) -> None:
         self.open_timeline(message.sandboxes)
+
+    def on_recordings_requested(self, message: RecordingsRequested) -> None:
+        self.open_recordings(message.sandbox)
 
     def on_form_requested(self, message: FormRequested) -> None:
         self.run_worker(self.open_form(message.sandbox))

@@ -36,6 +36,7 @@ class AppProcess(AppService):
         command: Sequence[str],
         *,
         actor: str,
+        person: str,
         pass_env: Sequence[str],
         write_bytes: Callable[[bytes], Awaitable[None]],
         write_str: Callable[[str], Awaitable[None]],
@@ -50,7 +51,7 @@ class AppProcess(AppService):
             download_manager=downloads,
         )
         self._argv = list(command)
-        self._actor = actor
+        self._actor, self._person = actor, person
         self._pass_env = pass_env
         self._ended = ended
         self._stderr = b""
@@ -59,7 +60,7 @@ class AppProcess(AppService):
         self._ending: asyncio.Task[None] | None = None
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
-        return app_environment(width, height, self._actor, more=self._pass_env)
+        return app_environment(width, height, self._actor, person=self._person, more=self._pass_env)
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
         self._process = await asyncio.create_subprocess_exec(
