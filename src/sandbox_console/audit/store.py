@@ -151,16 +151,7 @@ class Store:
         if self._begun:
             return
         try:
-            self._segment.open()
-            self._segment.mend()
-            self._reserve.fill()
-            if missing := self._proof.missing():
-                self._append([self._checkpoint(UNANCHORED, missing)])
-            with suppress(sqlite3.Error, OSError):  # the disk is full: it is recorded before new ones are written
-                self._tell_planted()
-                self._tell_lost_digests()
-            self._tell_changed_pages()
-            self._proof.begin()
+            self._open()
             self._left_rows.close_dead_sessions()
         except BaseException as error:
             self._segment.release()
@@ -168,6 +159,19 @@ class Store:
                 raise unavailable(error, self._layout.segment(self._segment.index or 1)) from error
             raise
         self._begun = True
+
+    def _open(self) -> None:
+        """Open the newest segment, and record what is missing or was changed since the last console closed it."""
+        self._segment.open()
+        self._segment.mend()
+        self._reserve.fill()
+        if missing := self._proof.missing():
+            self._append([self._checkpoint(UNANCHORED, missing)])
+        with suppress(sqlite3.Error, OSError):  # the disk is full: it is recorded before new ones are written
+            self._tell_planted()
+            self._tell_lost_digests()
+        self._tell_changed_pages()
+        self._proof.begin()
 
     def _append(self, drafts: Sequence[Draft], *, may_wait: bool = False) -> list[int]:
         """See ``append``. Raises _Busy if the caller should let go of the lock and try again."""

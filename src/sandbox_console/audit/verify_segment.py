@@ -188,7 +188,7 @@ def _walk(
             found.altered += _told_by_consoles(db)
             if noted:  # a console that wrote in between has written them again
                 noted.append(log.digests())
-                facts["pages"] = page_digests.against_digests(db, log.layout.stored(index).name, noted)
+                facts["pages"] = page_digests.against_digests(db, log.layout.stored(index), noted)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
         return facts, walked

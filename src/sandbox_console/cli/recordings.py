@@ -83,8 +83,8 @@ async def _file(path: Path) -> AsyncIterator[bytes]:
 
 
 async def _lines(console: Console, id_: str) -> AsyncIterator[bytes]:
-    async for _, line in console.recordings.text(id_):
-        yield clean(line).encode("utf-8", "replace") + b"\n"
+    async for line in console.recordings.text(id_):
+        yield clean(line.text).encode("utf-8", "replace") + b"\n"
 
 
 def _above(text: str, option: str) -> float:

@@ -46,6 +46,7 @@ from sandbox_console.tui.state.messages import (
     FormRequested,
     FormSourceRequested,
     ForwardRequested,
+    RecordingsRequested,
     ShellsRequested,
     TemplateRequested,
     TimelineRequested,
@@ -56,7 +57,7 @@ from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.reducer import reduce
 from sandbox_console.tui.text.formatting import error_words
 
-SMALLEST = (60, 15)
+SMALLEST = (40, 15)
 MESSAGES_KEPT = 500
 ALERTS_AFTER_S = 1.0
 """Seconds after which the alerts are followed: not while the first page is drawn."""
@@ -108,6 +109,8 @@ class ConsoleApp(PageActions):
     def _keep_up(self) -> None:
         self.history.note(self.fleet)
         self._tell_damage()
+        if self.is_web:
+            self.tell_faults()
 
     def _tell_damage(self) -> None:
         for text in own_files.told():
@@ -186,6 +189,9 @@ class ConsoleApp(PageActions):
 
     def on_timeline_requested(self, message: TimelineRequested) -> None:
         self.open_timeline(message.sandboxes)
+
+    def on_recordings_requested(self, message: RecordingsRequested) -> None:
+        self.open_recordings(message.sandbox)
 
     def on_form_requested(self, message: FormRequested) -> None:
         self.run_worker(self.open_form(message.sandbox))
