@@ -213,9 +213,9 @@ def _bytes(path: Path) -> bytes:
 
 def refuse_strangers(label: str, path: Path) -> None:
     """Raise ConfigError if another user of this machine could change what is there, because it decides what is run."""
-    if why := another_hand(path):
+    if reason := another_hand(path):
         raise ConfigError(
-            f"{label} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
+            f"{label} {path} is not used: {reason}", hint="it and its folders must be yours: chown, chmod go-w"
         )
 
 
