@@ -110,7 +110,9 @@ class Console(FleetReads):
             templates or state.parent / "templates", lambda: self.config, self.secrets, audit_log
         )
         self.shipper = Shipper(audit_log)
-        self.recordings = Recordings(state / "recordings", config.recording, audit_log, self._vault.redactor)
+        self.recordings = Recordings(
+            state / "recordings", config.recording, lambda: self.config.policy, audit_log, self._vault.redactor
+        )
         self._wire_actions(state, own or OwnFolders(state), options)
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
