@@ -249,7 +249,8 @@ def _with_table(options: ServeOptions, args: argparse.Namespace, config: Path | 
 
     from sandbox_console.cli.lifecycle import seconds
     from sandbox_console.errors import UsageError
-    from sandbox_console.service.config import find_paths, load
+    from sandbox_console.service.config import load
+    from sandbox_console.service.paths import find_paths
 
     table = load(find_paths(config), required=config is not None).serve
     sessions = args.max_sessions or str(table.max_sessions)

@@ -128,12 +128,13 @@ def lost(digests: Digests | None, problem: str, digested: int, name: str) -> str
     return ""
 
 
-def against_digests(db: sqlite3.Connection, name: str, noted: Sequence[tuple[Digests | None, str]]) -> tuple[str, str]:
+def against_digests(db: sqlite3.Connection, path: Path, noted: Sequence[tuple[Digests | None, str]]) -> tuple[str, str]:
     """Compare the newest segment with its digests, which were read before and after the connection began to read.
 
     Returns what was changed, or else why it cannot be known; both are empty if no byte was changed. Raises
     sqlite3.Error.
     """
+    name = path.name
     digests, problem = noted[-1]
     if problem:
         return problem, ""
@@ -146,9 +147,22 @@ def against_digests(db: sqlite3.Connection, name: str, noted: Sequence[tuple[Dig
     content = content_of(db)
     if content is None:
         return "", _UNUSED.format(name) + f"it has more than {MOST >> 20} MiB"
-    pages = same[-1].differing(content)
-    more = f" and {len(pages) - 1} more" if len(pages) > 1 else ""
-    return (f"page {pages[0]} of {name}{more} was changed where it has no row" if pages else ""), ""
+    if pages := same[-1].differing(content):
+        more = f" and {len(pages) - 1} more" if len(pages) > 1 else ""
+        return f"page {pages[0]} of {name}{more} was changed where it has no row", ""
+    return "", _behind_wal(path)
+
+
+def _behind_wal(path: Path) -> str:
+    """Why not every byte was compared, although every page is as it was: readers do not see what a WAL replaces."""
+    wal = path.with_name(path.name + "-wal")
+    with suppress(OSError):
+        if wal.stat().st_size:
+            return (
+                f"whether bytes that no row uses were changed in {wal.name}, or in the pages of {path.name} that it "
+                "replaces; all other pages were compared"
+            )
+    return ""
 
 
 def _why_older(digests: Digests | None, position: Position) -> str:

@@ -132,10 +132,11 @@ def is_damage(error: Exception) -> bool:
 
 
 def garbage(db: sqlite3.Connection, path: Path) -> str:
-    """The bytes after the last page of a segment's file, if it has no write-ahead log; empty if there are none."""
-    with suppress(OSError):
-        if path.with_name(path.name + "-wal").stat().st_size:
-            return ""
+    """The bytes after the last page of a segment's file; empty if there are none.
+
+    With a write-ahead log the file may be shorter than what readers see, but never longer: pages are moved into it from
+    the first one, which says how many there are.
+    """
     [pages], [page] = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
     more = path.stat().st_size - pages * page
     return f"{more} bytes that do not belong to it follow its end" if more > 0 else ""

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Button
 
 from sandbox_console.errors import ConsoleError, Unsupported
-from sandbox_console.model.action import PullImage
+from sandbox_console.model.host_action import PullImage
 from sandbox_console.model.image import Image
 from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.model.spec_fields import Section
