@@ -8,10 +8,12 @@ from pathlib import Path
 
 from msgspec import structs
 
+from sandbox_console.backends.a2a import provider as a2a
 from sandbox_console.backends.bubblewrap.options import Options as BubblewrapOptions
 from sandbox_console.backends.docker import provider as docker
 from sandbox_console.backends.kubernetes import provider as kubernetes
 from sandbox_console.backends.microsandbox import provider as microsandbox
+from sandbox_console.backends.microsandbox_legacy import provider as microsandbox_legacy
 from sandbox_console.backends.podman import provider as podman
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
@@ -69,11 +71,13 @@ def test_every_key_is_listed_with_its_default() -> None:
 
 def test_every_option_of_a_backend_is_listed() -> None:
     options = {
+        "a2a": a2a._OPTIONS,
         "bubblewrap": BubblewrapOptions.__struct_fields__,
         "docker": docker._OPTIONS,
         "kubernetes": kubernetes._OPTIONS,
         "podman": podman._OPTIONS,
         "microsandbox": microsandbox._OPTIONS,
+        "microsandbox_legacy": microsandbox_legacy._OPTIONS,
     }
     for name, known in options.items():
         rows = [row for row in TEXT.splitlines() if row.startswith(f"| `backends.{name}.")]

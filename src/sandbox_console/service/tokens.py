@@ -27,8 +27,8 @@ from sandbox_console.errors import ConfigError, Conflict, NotFound, UsageError
 from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.service.config import refuse_strangers
 
-Scope = Literal["page", "api", "mcp", "status"]
-SCOPES: tuple[Scope, ...] = ("page", "api", "mcp", "status")
+Scope = Literal["page", "api", "mcp", "status", "microsandbox"]
+SCOPES: tuple[Scope, ...] = ("page", "api", "mcp", "status", "microsandbox")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 _TEXT = re.compile(r"sct_([0-9a-f]{12})_([A-Za-z0-9_-]{43})\Z")
