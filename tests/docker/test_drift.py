@@ -160,6 +160,49 @@ async def test_a_restart_policy_from_outside_is_taken_away_again(console, box, e
     assert (await console.inspect(box)).found["memory_mib"] == 64
 
 
+async def test_swap_and_a_tie_to_cpus_from_outside_are_taken_away_again(console, box, engine):
+    """Neither is a field of a spec, but both change what a limit of memory or of CPUs means."""
+    assert not {"swap", "cpuset"} & set(await rows(console, box))
+    waiting = asyncio.create_task(seen(console, box, "cpuset"))
+    await asyncio.sleep(0.5)
+    docker(engine, "update", "--memory-swap", "200m", "--cpuset-cpus", "0", box.id)
+    found = await waiting
+    told = await rows(console, box)
+    assert {name: (row.asked, row.found, row.by) for name, row in told.items()} == {
+        "swap": ("none", "136M", "outside the console"),
+        "cpuset": ("every CPU", "0", "outside the console"),
+    }
+    assert drift.adopt(found).action is None
+    plan = await console.plan(found, found.spec)
+    assert [(change.field, str(change.how)) for change in plan.changes] == [("swap", "live"), ("cpuset", "live")]
+    await console.perform(drift.reapply(found).action).result()
+    assert await rows(console, box) == {}
+    last = int(docker(engine, "info", "--format", "{{.NCPU}}")) - 1
+    limits = docker(
+        engine, "inspect", "--format", "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.CpusetCpus}}",
+        box.id,
+    )  # fmt: skip
+    assert limits == f"{64 << 20} {64 << 20} 0-{last}"
+
+
+async def test_memory_that_was_lowered_from_outside_leaves_room_to_swap(console, box, engine):
+    docker(engine, "update", "--memory", "48m", box.id)
+    told = await rows(console, box)
+    assert {name: (row.asked, row.found) for name, row in told.items()} == {
+        "memory_mib": (64, 48),
+        "swap": ("none", "16M"),
+    }
+    await console.perform(drift.reapply(await console.inspect(box)).action).result()
+    assert await rows(console, box) == {}
+
+
+async def test_swap_without_limit_from_outside(console, box, engine):
+    docker(engine, "update", "--memory-swap", "-1", box.id)
+    assert (await rows(console, box))["swap"].found == "no limit"
+    await console.perform(drift.reapply(await console.inspect(box)).action).result()
+    assert await rows(console, box) == {}
+
+
 async def test_one_that_another_tool_made_has_no_drift(console, engine, unique):
     other = docker(engine, "run", "-d", "--name", unique(), IMAGE, "sleep", "100")
     try:

@@ -84,20 +84,20 @@ def test_what_a_guest_brings_into_the_log_is_no_failed_boot(tmp_path, monkeypatc
     hostile = f"2026-11-21T08:43:39.000001Z  {asked}" * times
     logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text() + hostile)
     assert boot_failure.failure("one") is None
-    assert boots.ended("one").why == ""
+    assert boots.ended("one").reason == ""
 
 
 def test_a_sandboxs_name_is_no_reason_of_its_end(tmp_path, monkeypatch):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
     log = (SAMPLES / "good.log").read_text()
     logs_of(tmp_path, "max_duration", log.replace("sandbox=e1", "sandbox=max_duration"))
-    assert boots.ended("max_duration").why == ""
+    assert boots.ended("max_duration").reason == ""
     logs_of(
         tmp_path,
         "two",
         f"{log}2026-11-21T08:44:38Z  INFO microsandbox_runtime::runner::vm: max duration 20s exceeded, triggering exit\n",
     )
-    assert boots.ended("two").why == "its max_duration ran out"
+    assert boots.ended("two").reason == "its max_duration ran out"
 
 
 def test_no_permission_names_the_group(tmp_path, monkeypatch):

@@ -10,10 +10,12 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from tests.support.require import missing
 
+from sandbox_console.model.access import Access
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.servers import pacing
 from sandbox_console.servers.microsandbox.server import served
 from sandbox_console.service import open_console
+from sandbox_console.service.people.users import Users
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.testing.fake_backend import FakeBackend
 
@@ -139,6 +141,24 @@ async def test_what_is_not_allowed_is_refused_with_its_code(fake, change, status
     assert (told, body["code"]) == (status, code), body
     assert body["error"]
     assert not fake.backend.sandboxes
+
+
+async def test_a_users_token_has_that_users_role_and_labels(fake, home):
+    users = Users(home / "tokens.json")
+    users.add("vera", Access("viewer"))
+    users.add("otto", Access("operator", {"team": "x"}))
+    tokens = Tokens(home / "tokens.json")
+    fake._texts |= {name: tokens.add(f"{name}.1", ["microsandbox"], user=name)[1] for name in ("vera", "otto")}
+    place = {"sandbox": "web", "namespace": "default"}
+    status, body = await fake("sandbox.start", as_="vera", **place, config=CONFIG)
+    assert (status, body["code"]) == (403, 3001), body
+    assert (await fake("sandbox.start", as_="otto", **place, config=CONFIG))[0] == 200
+    [made] = await fake.backend.list()
+    assert made.labels["team"] == "x"
+    [row, *_] = await fake.console.history(AuditQuery(action="create"))
+    assert row.attempt.actor == "microsandbox:otto"
+    users.remove("otto")
+    assert (await fake("sandbox.metrics.get", as_="otto"))[0] == 401
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a/b", "x" * 64, "../x"])

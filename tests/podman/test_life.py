@@ -7,6 +7,7 @@ from tests.support.require import requires
 from sandbox_console.backends.podman.backend import PodmanBackend
 from sandbox_console.errors import Conflict, NotFound, Unsupported
 from sandbox_console.model.action import Exec
+from sandbox_console.model.drift import drifted
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
@@ -32,6 +33,7 @@ async def test_a_whole_life_on_a_real_service(podman_engine, permit, monkeypatch
             "none",
             "none",
         )
+        assert drifted(await backend.inspect(ref)) == ()
         with pytest.raises(Conflict):
             await backend.create(await permit("create"), spec, (), lambda _: None)
         wide = SandboxSpec("wide", image=IMAGE, egress=("example.com",))

@@ -116,12 +116,18 @@ class Journal:
         return Permit(audit_id=seq, verb=action)
 
     async def refuse(
-        self, action: str, backend: str, target: str, body: Mapping[str, Any], outcome: Outcome, why: Mapping[str, Any]
+        self,
+        action: str,
+        backend: str,
+        target: str,
+        body: Mapping[str, Any],
+        outcome: Outcome,
+        reason: Mapping[str, Any],
     ) -> int:
         """Commit an attempt that was not permitted and its outcome in one transaction. Returns the attempt's seq."""
         attempt = self._draft(Kind.ATTEMPT, action, backend, target, body)
         end = Draft(Kind.OUTCOME, attempt.actor, attempt.session, action, backend, target, None, attempt.request_id,
-                    outcome, 0, why)  # fmt: skip
+                    outcome, 0, reason)  # fmt: skip
         seqs = await run_to_completion(self._run(self._store.append, attempt, end))
         return seqs[0]
 
@@ -147,10 +153,10 @@ class Journal:
         """The permit of an attempt whose process is gone, to end what it left. The caller has made sure of that."""
         return Permit(audit_id=audit_id, verb=verb)
 
-    async def anchor(self, why: str) -> None:
+    async def anchor(self, reason: str) -> None:
         """Anchor the newest row now, so that others can verify it."""
         try:
-            await run_to_completion(self._run(self._store.anchor, why))
+            await run_to_completion(self._run(self._store.anchor, reason))
         except (OSError, sqlite3.Error) as error:
             raise unavailable(error, self._layout.anchors) from error
 

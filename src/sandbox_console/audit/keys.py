@@ -21,8 +21,8 @@ _SPKI = bytes.fromhex("302a300506032b6570032100")
 class KeyRefused(OSError):
     """Others could have read or replaced the key's file. ``hint`` says what to do."""
 
-    def __init__(self, why: str, hint: str) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
         self.hint = hint
 
 

@@ -112,8 +112,8 @@ class Layout(Struct, frozen=True):
                 return f"{path.name} is not a file"
             limit = _MOST.get(path.name, _MOST_BY_SUFFIX.get(path.suffix, st.st_size))
             if st.st_size > limit:
-                what = "a note" if path.suffix == ".json" else "one"
-                return f"{path.name} has {st.st_size} bytes, and {what} of ours never {limit}"
+                noun = "a note" if path.suffix == ".json" else "one"
+                return f"{path.name} has {st.st_size} bytes, and {noun} of ours never {limit}"
         return ""
 
     def damaged(self) -> str:

@@ -63,15 +63,15 @@ class Lock:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lock. Raises AuditUnavailable if another process keeps it for WAIT_S."""
-        began, pause, told = time.monotonic(), 0.0002, False
+        began, pause, reported = time.monotonic(), 0.0002, False
         while True:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 waited = time.monotonic() - began
-                if waited > TELL_S and not told:
-                    told = True
+                if waited > TELL_S and not reported:
+                    reported = True
                     self.waits(f"waiting for {holder(self._path)}")
                 if waited > WAIT_S:
                     raise AuditUnavailable(

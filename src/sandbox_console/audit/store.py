@@ -88,15 +88,15 @@ class Store:
         While another program has the database, the log's own lock is free most of the time, so that what is urgent can
         be recorded in the reserve.
         """
-        began, told = time.monotonic(), False
+        began, reported = time.monotonic(), False
         while True:
             waited = time.monotonic() - began
             try:
                 with self._lock.held():
                     return self._append(drafts, may_wait=waited < WAIT_S)
             except _Busy as error:
-                if waited > TELL_S and not told:
-                    told = True
+                if waited > TELL_S and not reported:
+                    reported = True
                     self._lock.waits(f"waiting for {error}")
                 time.sleep(_BRIEF_S)
 
@@ -118,13 +118,13 @@ class Store:
             sessions.forget(self._layout.sessions, dead)
             return len(drafts)
 
-    def anchor(self, why: str) -> None:
+    def anchor(self, reason: str) -> None:
         """Sign the head now, unless it is already signed."""
         with self._lock.held():
             self._segment.follow()
             self._drain_if_free()
-            self._proof.anchor(why)
-            if why == "time":
+            self._proof.anchor(reason)
+            if reason == "time":
                 self._note_pages()
 
     def settle(self) -> None:
@@ -211,11 +211,13 @@ class Store:
     def _spill(self, drafts: Sequence[Draft]) -> list[Row]:
         waiting = self._reserve.last()
         try:
-            made = rows.chained(drafts, rows.place(waiting) if waiting else rows.head(self._segment.there()), self._mac)
+            made = rows.chained(
+                drafts, rows.position(waiting) if waiting else rows.head(self._segment.there()), self._mac
+            )
             self._reserve.add(made)
         except (OSError, sqlite3.Error) as error:
             raise unavailable(error, self._layout.reserve) from error
-        self._proof.tell_head(rows.place(made[-1]))
+        self._proof.tell_head(rows.position(made[-1]))
         return made
 
     def _drain(self) -> None:
@@ -249,7 +251,7 @@ class Store:
             with suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
-        self._proof.mine = rows.place(made[-1])
+        self._proof.mine = rows.position(made[-1])
         self._proof.tell_head(self._proof.mine)
 
     def _left(self) -> None:
@@ -341,5 +343,5 @@ class Store:
             self._proof.anchor(
                 "retention"
             )  # signed, so that the public key can verify the row before anything is removed
-            for told in old:
-                remove_segment(self._layout.segment(told["segment"]), self._keep.archive)
+            for segment in old:
+                remove_segment(self._layout.segment(segment["segment"]), self._keep.archive)

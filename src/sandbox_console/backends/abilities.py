@@ -132,10 +132,13 @@ class Adopts(Protocol):
 
 @runtime_checkable
 class Rejoins(Protocol):
-    """Needs no capability: a backend whose sandboxes other tools can put on other networks, or let restart."""
+    """Needs no capability: a backend whose sandboxes other tools can change in what is no field of a spec.
+
+    ``sandbox_console.model.drift.MADE`` lists it: networks, the restart policy, swap, and the CPUs that one is tied to.
+    """
 
     async def rejoin(self, permit: Permit, ref: SandboxRef) -> None:
-        """Put a sandbox back on the network that it was created in, and on no other, and let it not restart by itself.
+        """Put a sandbox back on the network that it was created in, and on no other; undo the rest as well.
 
         Raises NotFound, BackendError.
         """

@@ -138,13 +138,13 @@ def _tell_missing(context: Context, manifest: Manifest) -> None:
         context.say(f"not in it: {gone.part}: {gone.why}")
 
 
-def _count(number: int, what: str, plural: str = "s") -> str:
-    return f"{number:,} {what}{'' if number == 1 else plural}"
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def _data(manifest: Manifest) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(manifest)
-    return told | {"parts": len(manifest.parts)}
+    data: dict[str, Any] = msgspec.to_builtins(manifest)
+    return data | {"parts": len(manifest.parts)}
 
 
 def _verify(context: Context, name: str) -> int:
@@ -175,10 +175,10 @@ def _bundle_file(name: str) -> Iterator[BinaryIO]:
 
 def _tell_check(context: Context, check: BundleCheck) -> None:
     if context.json:
-        told = _data(check.manifest) if check.manifest else {}
+        data = _data(check.manifest) if check.manifest else {}
         context.record({
             "ok": check.ok, "problem": check.problem, "bytes": check.bytes, "key": check.key,
-            "cannot_know": list(check.limits), **told,
+            "cannot_know": list(check.limits), **data,
         })  # fmt: skip
         return
     manifest = check.manifest

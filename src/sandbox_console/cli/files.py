@@ -41,7 +41,7 @@ class Words(Struct, frozen=True):
 
     name: str
     inside: str
-    here: str
+    local: str
     out: bool
 
 
@@ -94,7 +94,7 @@ class _Copy:
 
     async def fetch(self, console: Console, sandbox: Sandbox) -> ActionResult:
         """Copy out of the sandbox."""
-        path, here = self._words.inside, self._words.here
+        path, here = self._words.inside, self._words.local
         contents = path.endswith("/.")
         path = path.rstrip("/") if path.strip("/") and not contents else path[:-2] if contents else path
         if here == "-":
@@ -120,7 +120,7 @@ class _Copy:
 
     async def send(self, console: Console, sandbox: Sandbox) -> ActionResult:
         """Copy into the sandbox."""
-        here = self._words.here
+        here = self._words.local
         if here == "-":
             if (fd := self._context.streams.stdin) is None or os.isatty(fd):
                 raise UsageError(
@@ -170,8 +170,8 @@ class _Copy:
             self._closed = True
             self._operation.cancel()
 
-    def _skip(self, why: str) -> None:
-        self.skipped.append(why)
+    def _skip(self, reason: str) -> None:
+        self.skipped.append(reason)
 
     async def end(self) -> None:
         """End the copy, and leave no thread, no partial copy and no partial line."""
@@ -182,14 +182,14 @@ class _Copy:
     def tell(self, sandbox: Sandbox, result: ActionResult) -> int:
         """Report what was copied and what was not. Returns the exit code."""
         words, context = self._words, self._context
-        for why in self.skipped[:_SKIPPED_TOLD]:
-            context.say(f"skipped: {why}")
+        for reason in self.skipped[:_SKIPPED_TOLD]:
+            context.say(f"skipped: {reason}")
         if len(self.skipped) > _SKIPPED_TOLD:
             context.say(f"skipped: {len(self.skipped) - _SKIPPED_TOLD} more")
-        if context.json and words.here != "-":
+        if context.json and words.local != "-":
             context.record({
                 "name": sandbox.name, "ref": str(sandbox.ref), "audit_id": result.audit_id,
-                "from": words.inside if words.out else words.here, "to": words.here if words.out else words.inside,
+                "from": words.inside if words.out else words.local, "to": words.local if words.out else words.inside,
                 "bytes": result.details.get("bytes"), "skipped": len(self.skipped),
                 "left_out": self.skipped[:_SKIPPED_LISTED],
             })  # fmt: skip

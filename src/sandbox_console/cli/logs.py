@@ -172,8 +172,8 @@ class _Printer:
     async def end(self) -> None:
         """Search the lines that have no end."""
         sandboxes = {sandbox.ref: sandbox for sandbox in self._sandboxes}
-        held, self._pieces = self._pieces, {}
-        await self._write(b"".join([self._matched(sandboxes[ref], pieces) for (ref, _), pieces in held.items()]))
+        pieces, self._pieces = self._pieces, {}
+        await self._write(b"".join([self._matched(sandboxes[ref], pieces) for (ref, _), pieces in pieces.items()]))
 
     async def _write(self, out: bytes) -> None:
         if out:

@@ -17,8 +17,10 @@ FIXED = "it cannot change while the sandbox exists"
 _UNREPORTED = "this backend does not report it"
 NETWORK = "network"
 RESTART = "restart_policy"
+SWAP = "swap"
+CPUSET = "cpuset"
 OWN_NETWORK = "its own"
-MADE: Mapping[str, str] = {NETWORK: OWN_NETWORK, RESTART: "no"}
+MADE: Mapping[str, str] = {NETWORK: OWN_NETWORK, RESTART: "no", SWAP: "none", CPUSET: "every CPU"}
 """What is no field of a spec: how the console makes every sandbox. What is found of it is empty unless it differs."""
 
 _PLACES = ("workspace", "image")

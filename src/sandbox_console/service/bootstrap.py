@@ -17,10 +17,14 @@ from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import BackendUnreachable, ConfigError
 from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.model.access import work_for
 from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.audit_log import AuditLog, current_actor
+from sandbox_console.service.people.identity import VARIABLE, rights_of_process
+from sandbox_console.service.people.users import Users
+from sandbox_console.service.private_folders import private_folders
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import (
@@ -66,6 +70,8 @@ async def open_console(
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend, keys)
     paths.make_private()
     refuse_strangers("the state folder", paths.state)
+    if (person := os.environ.get(VARIABLE)) is not None:
+        work_for(rights_of_process(person, Users(paths.tokens)))
     own = own_places(config, paths)
     keep_apart(own)
     hub = Hub()
@@ -170,7 +176,8 @@ def own_places(config: Config, paths: Paths) -> OwnFolders:
         found.append(("the audit log's archive", Path(config.audit.archive).expanduser()))
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         found.append(("XDG_RUNTIME_DIR, with sockets of yours", Path(runtime)))
-    return OwnFolders(state, tuple(found), config.policy.home_workspace, tuple(_used(config)))
+    private = () if config.policy.home_workspace else tuple(private_folders())
+    return OwnFolders(state, tuple(found), config.policy.home_workspace, tuple(_used(config)), private)
 
 
 def _used(config: Config) -> Iterator[tuple[str, Path]]:
@@ -184,10 +191,6 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
     with contextlib.suppress(RuntimeError):  # no home
         cache = Path(home).expanduser() / "cache" if home else platformdirs.user_cache_path("sandbox-console")
         yield "the console's cache, with programs that it runs", cache
-        if not config.policy.home_workspace:
-            yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
-            yield "your kubeconfig, with programs that it runs", Path.home() / ".kube"
-            yield "your ssh configuration, with programs that it runs", Path.home() / ".ssh"
     for path in _kubeconfigs(config):
         yield "a kubeconfig, with programs that it runs", path
 

@@ -55,6 +55,12 @@ class FleetReads:
         """Each place's health, in this order. All are queried at once; those that were silent last time come last."""
         return self.fleet.healths(places)
 
+    def healths_as_answered(
+        self, places: Sequence[HostKey], patience_s: float
+    ) -> AsyncGenerator[tuple[Sequence[BackendHealth], Sequence[HostKey]], None]:
+        """Each place's health in parts as they arrive, each with the places that have not answered yet."""
+        return self.fleet.healths_as_answered(places, patience_s)
+
     async def find(self, name: str, *, changing: bool = False, only_answering: bool = False) -> Sandbox:
         """The sandbox that NAME means. Raises NotFound, Ambiguous, BackendUnreachable."""
         [found] = await self.find_all([name], changing=changing, only_answering=only_answering)

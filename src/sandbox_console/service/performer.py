@@ -300,6 +300,8 @@ class Performer:
     async def _give_workspace(self, request: Request) -> None:
         """Refuse a workspace that no guest may have, and store an allowed one before it is given."""
         action, spec = request.action, _spec_of(request)
+        if isinstance(action, Remove) and (had := _workspace_of(action, request.target)):
+            await self._shares.remember(*place_of(action), had)
         if spec is None:
             return
         if not isinstance(action, (Create, Update)) and (problems := await self._shares.problems(spec)):

@@ -46,6 +46,7 @@ from sandbox_console.tui.state.messages import (
     FormRequested,
     FormSourceRequested,
     ForwardRequested,
+    RecordingsRequested,
     ShellsRequested,
     TemplateRequested,
     TimelineRequested,
@@ -100,6 +101,8 @@ class ConsoleApp(PageActions):
         deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
         self._bridge.add_done_callback(self._bridge_ended)
+        if self.is_web:
+            self.run_worker(self.shells.offer_kept())
         if self.service.config.alerts.rules:
             self.set_timer(ALERTS_AFTER_S, self._watch_alerts)
 
@@ -184,6 +187,9 @@ class ConsoleApp(PageActions):
 
     def on_timeline_requested(self, message: TimelineRequested) -> None:
         self.open_timeline(message.sandboxes)
+
+    def on_recordings_requested(self, message: RecordingsRequested) -> None:
+        self.open_recordings(message.sandbox)
 
     def on_form_requested(self, message: FormRequested) -> None:
         self.run_worker(self.open_form(message.sandbox))

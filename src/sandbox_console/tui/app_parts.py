@@ -22,6 +22,7 @@ from sandbox_console.tui.pulse.history import History
 from sandbox_console.tui.state.fleet_state import News
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.reducer import reduce
+from sandbox_console.tui.text.formatting import many, span
 
 if TYPE_CHECKING:
     from sandbox_console.tui.actions.action_flow import Flows
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from sandbox_console.tui.shell.shell_flow import ShellFlow
 
 _SEVERITIES = ("info", "warning", "critical")
+AWAY_S = 10.0
+"""A page that is back sooner has only been reloaded."""
+
 LoggedMessage = tuple[float, str, str]
 """The time (Unix seconds), the severity, and the message."""
 
@@ -63,6 +67,13 @@ class AppParts(BaseApp):
         severity: SeverityLevel = "error" if first.severity == "critical" else "warning"
         self.bell()
         self.notify(f"{first.name}: {first.text}{more}", title=f"alert {first.rule}", severity=severity, timeout=15)
+
+    def came_back(self, away_s: float) -> None:
+        """Say what a browser has missed that shows this app again after ``away_s`` seconds."""
+        missed = sum(at > self.now() - away_s for at, _, _ in self.message_log)
+        if missed or away_s >= AWAY_S:
+            words = f"{many(missed, 'message')} meanwhile. :messages shows them." if missed else ""
+            self.notify(words or "No message came meanwhile.", title=f"not shown for {span(away_s)}")
 
     def publish(self, *news: News) -> None:
         """Apply news to the state. Several items passed together are drawn once."""

@@ -11,9 +11,12 @@ from msgspec import Struct
 _OWN = {
     "login.html": "text/html",
     "console.html": "text/html",
+    "sessions.html": "text/html",
     "style.css": "text/css",
     "login.js": "text/javascript",
     "console.js": "text/javascript",
+    "api.js": "text/javascript",
+    "sessions.js": "text/javascript",
     "logo.svg": "image/svg+xml",
     "vendor/xterm.css": "text/css",
     "vendor/xterm.mjs": "text/javascript",

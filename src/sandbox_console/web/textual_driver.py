@@ -42,16 +42,18 @@ class BrowserDriver(WebDriver):
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
         if packet_type == "repaint":
-            self._loop.call_soon_threadsafe(self._repaint)
+            self._loop.call_soon_threadsafe(self._repaint, payload.get("away_s"))
         else:
             super().on_meta(packet_type, payload)
 
-    def _repaint(self) -> None:
+    def _repaint(self, away_s: object) -> None:
         self.write("\x1b[?1049h")
         self._enable_mouse_support()
         self.write("\x1b[?25l")
         self._enable_bracketed_paste()
         self._app.refresh(layout=True)
+        if isinstance(away_s, int) and (back := getattr(self._app, "came_back", None)) is not None:
+            back(away_s)
 
     def _copy(self, encoded: str) -> None:
         try:

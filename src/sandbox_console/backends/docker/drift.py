@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sandbox_console.backends.docker.labels import EGRESS
-from sandbox_console.model.drift import NETWORK, RESTART
+from sandbox_console.model.drift import CPUSET, NETWORK, RESTART, SWAP
+from sandbox_console.model.quantities import size_text
 from sandbox_console.model.spec import SandboxSpec
 
 DEFAULT_PIDS = 256
@@ -23,10 +25,11 @@ UNTOLD = {
 """Why the engine does not report a field."""
 
 
-def found(data: Mapping[str, Any], spec: SandboxSpec, rules: Any) -> dict[str, Any]:
+def found(data: Mapping[str, Any], info: Mapping[str, Any], spec: SandboxSpec, rules: Any) -> dict[str, Any]:
     """The fields that other tools can change, as the engine reports them.
 
-    ``rules`` is what the gateway's rules amount to: see `gateway_rules.found`.
+    ``info`` is what the engine says about itself; ``rules`` is what the gateway's rules amount to: see
+    `gateway_rules.found`.
     """
     host = data["HostConfig"]
     memory, nano, pids = (host.get(key) or 0 for key in ("Memory", "NanoCpus", "PidsLimit"))
@@ -38,6 +41,8 @@ def found(data: Mapping[str, Any], spec: SandboxSpec, rules: Any) -> dict[str, A
         "egress": rules,
         NETWORK: wrong_network(data),
         RESTART: restart_policy(data),
+        SWAP: swap(host, info),
+        CPUSET: cpuset(host, info),
     } | _unenforced(memory, nano, pids, spec)
 
 
@@ -88,6 +93,34 @@ def restart_policy(data: Mapping[str, Any]) -> str:
     policy = data["HostConfig"].get("RestartPolicy") or {}
     name, most = str(policy.get("Name") or "no"), policy.get("MaximumRetryCount") or 0
     return "" if name == "no" else f"{name}:{most}" if most else name
+
+
+def swap(host: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+    """What a container may swap beyond its memory; empty if nothing, or if nothing limits its memory.
+
+    An engine whose kernel cannot limit swap says so in ``info``; each container on it may swap, whoever made it.
+    """
+    memory, both = host.get("Memory") or 0, host.get("MemorySwap") or 0
+    if not memory or both == memory or not info.get("SwapLimit", True):
+        return ""
+    return size_text(math.ceil((both - memory) / _MIB)) if both > memory else "no limit"
+
+
+def cpuset(host: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+    """The CPUs that a container is tied to, such as ``0-1,4``; empty if it may use all."""
+    tied = str(host.get("CpusetCpus") or "")
+    return tied if tied and _numbers(tied) != _numbers(every_cpu(info)) else ""
+
+
+def every_cpu(info: Mapping[str, Any]) -> str:
+    """All CPUs of an engine, as ``docker update --cpuset-cpus`` takes them. It cannot take "no such limit"."""
+    return f"0-{int(info.get('NCPU') or 1) - 1}"
+
+
+def _numbers(cpus: str) -> set[int]:
+    """The CPUs of a list such as ``0-2,4``, which the engine has checked."""
+    ranges = (one.partition("-") for one in cpus.split(","))
+    return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
 
 
 def _listed(word: str, names: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from msgspec import structs
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import translate
-from sandbox_console.backends.docker.drift import networks, restart_policy
+from sandbox_console.backends.docker.drift import cpuset, every_cpu, networks, restart_policy, swap
 from sandbox_console.backends.docker.egress import EgressAbilities
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.gateway_config import Gateway
@@ -41,9 +41,8 @@ class DriftAbilities(EgressAbilities):
         engine, data = await self._engine(), await self._inspected(ref)
         own, now = networks(data)
         with about(described(ref.id)):
-            if restart_policy(data):
-                path = f"containers/{data['Id']}/update"
-                await engine.call("POST", path, body={"RestartPolicy": {"Name": "no"}})
+            if undone := _undone(data, self._connection.info):
+                await engine.call("POST", f"containers/{data['Id']}/update", body=undone)
             for name in sorted(now - {own}):
                 await engine.call("POST", f"networks/{name}/disconnect", body={"Container": data["Id"], "Force": False})
             if own not in now:
@@ -68,6 +67,18 @@ class DriftAbilities(EgressAbilities):
         if spec is None or not token:
             return spec.egress if spec else ()
         return await asyncio.to_thread(gateway_rules.found, self._gateways.folder(token), spec.egress)
+
+
+def _undone(data: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``docker update`` has to set so that a container is again as the console makes every one."""
+    host, made = data["HostConfig"], dict[str, Any]()
+    if restart_policy(data):
+        made["RestartPolicy"] = {"Name": "no"}
+    if swap(host, info):
+        made |= {"Memory": host["Memory"], "MemorySwap": host["Memory"]}
+    if cpuset(host, info):
+        made["CpusetCpus"] = every_cpu(info)
+    return made
 
 
 async def _endpoint(engine: Engine, name: str) -> dict[str, Any]:

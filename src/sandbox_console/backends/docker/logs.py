@@ -128,7 +128,7 @@ class _Reader:
         splitter = self._splitter()
         once, joined = not self._query.follow, self._joined
         feed = splitter.feed_joined if joined and isinstance(splitter, Demuxer) else splitter.feed
-        yielded = list if once else self._told
+        yielded = list if once else self._new_items
         try:
             engine = await self._connection.engine()
             ask = engine.bulk if once else engine.stream
@@ -150,7 +150,7 @@ class _Reader:
             return PodmanTtySplitter() if self._tty else PodmanDemuxer()
         return TtySplitter() if self._tty else BareDemuxer() if self._bare else Demuxer()
 
-    def _told(self, records: list[LogRecord]) -> list[LogItem]:
+    def _new_items(self, records: list[LogRecord]) -> list[LogItem]:
         last_ns = self._seen.last_ns
         fresh = self._seen.new(records)
         if not fresh or not self._again:

@@ -107,7 +107,7 @@ def from_inspect(
         maker="" if spec else maker(name, " ".join(command(config)), labels, ours),
         spec=spec,
         effective=facts(data, info, spec, image or {}, published, lives),
-        found=drift.found(data, spec, rules) if spec else {},
+        found=drift.found(data, info, spec, rules) if spec else {},
         untold=drift.UNTOLD if spec else {},
         pid=state.get("Pid") or None,
         restarts=data.get("RestartCount"),

@@ -111,13 +111,13 @@ class KubernetesBackend(Refusing):
     async def guest_events(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[GuestEvent, None]:
-        place = await self._finder.place(ref)
-        field = f"uid={ref.id}" if place.box is None else f"name={place.meta.name}"
-        made = seconds(place.meta.creation_timestamp)  # an earlier one may have had its name
+        target = await self._finder.target(ref)
+        field = f"uid={ref.id}" if target.box is None else f"name={target.meta.name}"
+        made = seconds(target.meta.creation_timestamp)  # an earlier one may have had its name
         since = max(since or 0.0, made or 0.0)
-        found = events.guest_events(self._cluster, place.meta.namespace, [field], since=since, follow=follow)
-        async with aclosing(found) as told:
-            async for event in told:
+        found = events.guest_events(self._cluster, target.meta.namespace, [field], since=since, follow=follow)
+        async with aclosing(found) as batches:
+            async for event in batches:
                 yield event
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
@@ -149,7 +149,7 @@ class KubernetesBackend(Refusing):
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
         """Raise NotFound, or Unsupported: no request of Kubernetes sends a signal."""
-        await self._finder.place(ref)
+        await self._finder.target(ref)
         await super().kill(permit, ref, signal)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
@@ -203,7 +203,7 @@ class KubernetesBackend(Refusing):
         return await connect.connect(self._cluster, (await self._guest(ref)).pod, port)
 
     async def _guest(self, ref: SandboxRef) -> Guest:
-        return guest(self._cluster, await self._finder.place(ref))
+        return guest(self._cluster, await self._finder.target(ref))
 
     def _refuse_user(self, user: str | None) -> None:
         if user is not None:

@@ -86,11 +86,11 @@ class MicrosandboxProcess:
                 if kind == "started":
                     self._pid = event.pid or 0
                 elif kind in _STREAMS:
-                    await self._say(_STREAMS[kind], event.data or b"")
+                    await self._put(_STREAMS[kind], event.data or b"")
                 elif kind == "exited":
                     end = Exit(137, 9) if self._killed and (event.code or 0) < 0 else _exit(event.code)
                 elif kind == "failed":
-                    await self._say(Stream.STDERR, (event.data or b"it cannot be run") + b"\n")
+                    await self._put(Stream.STDERR, (event.data or b"it cannot be run") + b"\n")
                     end = Exit(_CODES.get(event.code or 0, 126))
         except asyncio.CancelledError:
             raise
@@ -99,7 +99,7 @@ class MicrosandboxProcess:
         self._finish(end)
         await self._out.put(None)
 
-    async def _say(self, stream: Stream, data: bytes) -> None:
+    async def _put(self, stream: Stream, data: bytes) -> None:
         for at in range(0, len(data), CHUNK):
             await self._out.put((stream, data[at : at + CHUNK]))
 

@@ -28,7 +28,7 @@ def default_connections() -> list[str]:
     if os.environ.get("CONTAINER_HOST"):
         return [DEFAULT]
     places = {"system": SYSTEM_SOCKET, "user": user_socket()}
-    return [name for name, place in places.items() if os.path.exists(place)]  # noqa: PTH110 - no access is no error
+    return [name for name, path in places.items() if os.path.exists(path)]  # noqa: PTH110 - no access is no error
 
 
 def user_socket() -> str:

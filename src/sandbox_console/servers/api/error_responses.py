@@ -21,6 +21,7 @@ from sandbox_console.errors import (
     Unsupported,
     UsageError,
 )
+from sandbox_console.model.access import limited_to
 from sandbox_console.model.actor import acting_as
 from sandbox_console.model.text import clean
 from sandbox_console.model.trace import traced
@@ -118,7 +119,7 @@ class ErrorResponses:
         assert task is not None  # noqa: S101 - aiohttp runs handlers in tasks
         self._tasks.add(task)
         try:
-            with acting_as(caller.actor), traced(_only(request, "traceparent")):
+            with acting_as(caller.actor), limited_to(caller.rights), traced(_only(request, "traceparent")):
                 return await handler(request)
         finally:
             self._tasks.discard(task)

@@ -13,6 +13,7 @@ from msgspec import structs
 from sandbox_console import service
 from sandbox_console.errors import Denied, InvalidSpec, NotFound, UsageError
 from sandbox_console.library import Console, SandboxHandle, SandboxSpec
+from sandbox_console.model.access import access
 from sandbox_console.model.action import Action, Create
 from sandbox_console.servers.api.authentication import Caller
 from sandbox_console.servers.api.leftovers import RUN
@@ -54,7 +55,9 @@ class Sandboxes:
         self._listing.need_all()
         boxes = self._listing.boxes.values()
         return sorted(
-            box.name for box in boxes if box.token == caller.token and (not caller.bucket or box.belongs_to(caller))
+            box.name
+            for box in boxes
+            if box.token == caller.token and (not caller.bucket or box.belongs_to(caller)) and access().sees(box.labels)
         )
 
     async def box(self, name: str) -> Box:
@@ -63,7 +66,7 @@ class Sandboxes:
             await self._listing.refresh()
             if name not in self._listing.boxes:
                 self._listing.need_all()
-        if name not in self._listing.boxes:
+        if name not in self._listing.boxes or not access().sees(self._listing.boxes[name].labels):
             raise NotFound("no sandbox has that name", hint="GET /v1/sandboxes")
         return self._listing.boxes[name]
 
@@ -104,7 +107,7 @@ class Sandboxes:
             raise UsageError(f"labels: there is no template {template!r}", hint="see [api] allow of the server")
         spec = from_template(self._opened.config.templates, template, f"sb-{secrets.token_hex(6)}")
         owner = {TOKEN: caller.token, SUBJECT: caller.subject, BUCKET: body.bucket}
-        spec = with_labels(spec, labels | owner)
+        spec = with_labels(spec, {**access().labels, **labels, **owner})
         return structs.replace(
             spec, image=spec.image or body.image, command=spec.command or _IDLE,
             workspace=self._workspace(body.bucket) or spec.workspace,

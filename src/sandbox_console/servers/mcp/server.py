@@ -12,6 +12,7 @@ from mcp_types import ToolAnnotations
 
 from sandbox_console import service
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.access import AccessSource, full, limited_to
 from sandbox_console.model.actor import acting_as
 from sandbox_console.servers.mcp.resources import Resources
 from sandbox_console.servers.mcp.sandboxes import Visible
@@ -29,8 +30,14 @@ _ABOUT = (
 Handler = Callable[..., Awaitable[str]]
 
 
-def make(opened: service.Console, actor_of: Callable[[Any], str]) -> MCPServer[Any]:
-    """A server for a console. ``actor_of`` returns the caller's name in the audit log for a request's context."""
+def make(
+    opened: service.Console, actor_of: Callable[[Any], str], rights_of: Callable[[Any], AccessSource] = lambda _: full
+) -> MCPServer[Any]:
+    """A server for a console.
+
+    For a request's context, ``actor_of`` returns the caller's name in the audit log, and ``rights_of`` what the caller
+    may do.
+    """
     visible = Visible(opened)
     tools = Tools(visible)
     server: MCPServer[Any] = MCPServer(
@@ -44,7 +51,7 @@ def make(opened: service.Console, actor_of: Callable[[Any], str]) -> MCPServer[A
         server.resource(uri, mime_type="application/json")(_told(handler, ResourceError))
 
     async def act(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        with acting_as(actor_of(ctx)):
+        with acting_as(actor_of(ctx)), limited_to(rights_of(ctx)):
             return await call_next(ctx)
 
     server.middleware.append(act)

@@ -13,6 +13,7 @@ from msgspec import structs
 from sandbox_console import service
 from sandbox_console.errors import BackendUnreachable, ConsoleError, Denied, NotFound, UsageError
 from sandbox_console.library import Console, SandboxHandle, SandboxSpec
+from sandbox_console.model.access import access, full, limited_to
 from sandbox_console.model.action import Create
 from sandbox_console.model.sandbox import HealthState, Sandbox, Stats, Status
 from sandbox_console.servers.microsandbox.protocol import Config, Place
@@ -45,14 +46,16 @@ class Sandboxes:
     async def every(self, token: str = "") -> Sequence[Sandbox]:
         """All sandboxes of clients; with a token, its own. Raises BackendUnreachable if their host is silent."""
         backend, host = await self._opened.place_for(self._options.backend)
-        rows, healths = await self._opened.names(backend)
+        with limited_to(full):  # the limits count everybody's
+            rows, healths = await self._opened.names(backend)
         for health in healths:
             if health.host == host and health.state is not HealthState.OK:
                 raise BackendUnreachable(f"{backend} does not answer: {health.reason}", hint=health.hint)
         return [
             one
             for one in rows
-            if one.managed and one.ref.host == host and one.labels.get(TOKEN) and token in ("", one.labels[TOKEN])
+            if one.managed and one.ref.host == host and one.labels.get(TOKEN)
+            if not token or (token == one.labels[TOKEN] and access().sees(one.labels))
         ]
 
     async def find(self, token: str, place: Place) -> Sandbox | None:
@@ -104,7 +107,7 @@ class Sandboxes:
             self._opened.config.templates, self._options.template,
             f"{place.sandbox[:_LONGEST_NAME]}-{secrets.token_hex(4)}",
         )  # fmt: skip
-        spec = with_labels(spec, {TOKEN: token, NAMESPACE: place.namespace, NAME: place.sandbox})
+        spec = with_labels(spec, {**access().labels, TOKEN: token, NAMESPACE: place.namespace, NAME: place.sandbox})
         command = (config.shell or "/bin/sh", "-c", config.exec) if config.exec else spec.command or _IDLE
         return structs.replace(
             spec, image=spec.image or config.image, command=command, env={**spec.env, **_env(config)},

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from msgspec import Struct
 
 from sandbox_console import service
-from sandbox_console.errors import ConsoleError
+from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.model.access import AccessSource, limited_to
 from sandbox_console.model.actor import acting_as
 from sandbox_console.model.trace import traced
 from sandbox_console.servers.microsandbox import protocol
@@ -22,7 +24,8 @@ from sandbox_console.servers.microsandbox.protocol import Call
 from sandbox_console.servers.microsandbox.sandboxes import Sandboxes
 from sandbox_console.servers.pacing import Pacing
 from sandbox_console.service.bootstrap import known_ground
-from sandbox_console.service.tokens import Tokens
+from sandbox_console.service.people.rights import of_token, person
+from sandbox_console.service.tokens import Token, Tokens
 from sandbox_console.web.connections import Connections
 from sandbox_console.web.listening import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
@@ -67,7 +70,8 @@ class Door:
             return await handler(request)
         shown = _shown(request)
         token = await asyncio.to_thread(self._tokens.find, shown, "microsandbox")
-        if token is None:
+        rights = self._rights(token) if token is not None else None
+        if token is None or rights is None:
             await self._pacing.refused(request.remote or "")
             code = protocol.INVALID_TOKEN if shown else protocol.INVALID_CREDENTIALS
             text = "Invalid or expired token: one with the scope microsandbox is needed"
@@ -78,10 +82,23 @@ class Door:
         request[_TOKEN] = token.name
         self._running[token.name] += 1
         try:
-            with acting_as(f"token:{token.name}"), traced(_only(request, "traceparent")):
+            with acting_as(rights.actor), limited_to(rights.source), traced(_only(request, "traceparent")):
                 return await handler(request)
         finally:
             self._running[token.name] -= 1
+
+    def _rights(self, token: Token) -> _Rights | None:
+        """Who acts, and what this person may do; None if the token's user was removed."""
+        try:
+            name = person(self._tokens, token)
+            return _Rights(f"microsandbox:{name}" if name else f"token:{token.name}", of_token(self._tokens, token))
+        except NotFound:
+            return None
+
+
+class _Rights(Struct, frozen=True):
+    actor: str
+    source: AccessSource
 
 
 def _only(request: web.Request, name: str) -> str:

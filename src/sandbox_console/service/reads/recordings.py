@@ -6,31 +6,35 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.model.access import access
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.recording import Check, Recording, RecordingMatch
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.recording.cast import Event, lines, read_events, read_header
+from sandbox_console.recording.cast import Event, Line, batches, last_time, lines, read_events, read_header
 from sandbox_console.recording.writer import KILLED, Recorded, Writer, digest_of, finish_lost
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import RecordingOptions
 from sandbox_console.service.gate.audit_log import AuditLog
+from sandbox_console.service.reads.visible_records import VisibleRecords
 
-T = TypeVar("T")
+Item = TypeVar("Item", Event, Line)
 _MIB = 1024 * 1024
 
 
 class Recordings:
     """The recordings of one state folder."""
 
-    def __init__(self, folder: Path, options: RecordingOptions, audit_log: AuditLog, redactor: Redactor) -> None:
+    def __init__(
+        self, folder: Path, options: RecordingOptions, audit_log: AuditLog, redactor: Redactor, visible: VisibleRecords
+    ) -> None:
         self.folder = folder
+        self._visible = visible
         self._options = options
         self._audit_log = audit_log
         self._redactor = redactor
@@ -76,49 +80,57 @@ class Recordings:
             return {"id": id_, "problem": str(error)}
 
     async def list(self) -> list[Recording]:
-        """All recordings, newest first."""
+        """All recordings of sandboxes that whoever asks may see, newest first."""
         paths = await asyncio.to_thread(lambda: sorted(self.folder.glob("*.cast"), reverse=True))
-        return [recording for path in paths if (recording := await self._told(path)) is not None]
+        every = [recording for path in paths if (recording := await self._told(path)) is not None]
+        return await self._visible.of_sandboxes(every, lambda recording: recording.ref)
 
     async def events(self, id_: str) -> AsyncIterator[Event]:
         """The events of a recording, in order. Raises NotFound."""
-        path = self.path(id_)
-        source = read_events(path)
-        while some := await asyncio.to_thread(_some, source):
-            for event in some:
-                yield event
+        async for event in _read(read_events(await self._readable(id_))):
+            yield event
 
-    async def text(self, id_: str) -> AsyncIterator[tuple[float, str]]:
-        """A recording as lines, each with the time at which it began. Raises NotFound."""
-        source = lines(read_events(self.path(id_)))
-        while some := await asyncio.to_thread(_some, source):
-            for one in some:
-                yield one
+    async def text(self, id_: str) -> AsyncIterator[Line]:
+        """A recording as lines. Raises NotFound."""
+        async for line in _read(lines(read_events(await self._readable(id_)))):
+            yield line
 
     async def search(self, wanted: str) -> AsyncIterator[RecordingMatch]:
         """The lines that contain a text, ignoring case, newest recording first."""
-        folded = wanted.casefold()
         for recording in await self.list():
-            if recording.problem:
-                continue
-            async for at, line in self.text(recording.id):
-                if folded in line.casefold():
-                    yield RecordingMatch(recording, at, line)
+            if not recording.problem:
+                async for line in self.matches(recording.id, wanted):
+                    yield RecordingMatch(recording, line.began, line.text, line.ended)
+
+    async def matches(self, id_: str, wanted: str) -> AsyncIterator[Line]:
+        """The lines of one recording that contain a text, ignoring case. Raises NotFound."""
+        folded = wanted.casefold()
+        path = await self._readable(id_)
+        found = (line for line in lines(read_events(path)) if folded in line.text.casefold())
+        async for line in _read(found):
+            yield line
+
+    async def _readable(self, id_: str) -> Path:
+        path = self.path(id_)
+        if access().labels and not any(recording.id == id_ for recording in await self.list()):
+            raise _unknown(id_)
+        return path
 
     def path(self, id_: str) -> Path:
-        """The file of a recording. Raises NotFound."""
+        """The file of a recording, for the console's own work: no rights are checked. Raises NotFound."""
         path = self.folder / f"{id_}.cast"
         if not re.fullmatch(r"[A-Za-z0-9._-]+", id_) or not path.is_file():
-            raise NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
+            raise _unknown(id_)
         return path
 
     async def _told(self, path: Path) -> Recording | None:
         try:
-            header, last, size = await asyncio.to_thread(_look, path)
+            header, last = await asyncio.to_thread(lambda: (read_header(path), last_time(path)))
+            size = path.stat().st_size
             audit_id, began = int(header.get("audit_id") or 0), float(header.get("timestamp") or 0)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=why or type(error).__name__)
         return Recording(
@@ -138,19 +150,15 @@ class Recordings:
         return Check.UNENDED
 
 
+def _unknown(id_: str) -> NotFound:
+    return NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
+
+
 def not_recorded(reason: str) -> ConsoleError:
     """The error for a shell that must be recorded but cannot be."""
     return ConsoleError(
         f"the shell cannot be recorded: {reason}", hint='free some space, or set recording.mode = "best-effort"'
     )
-
-
-def _look(path: Path) -> tuple[dict[str, Any], float, int]:
-    header = read_header(path)
-    last = 0.0
-    for at, _, _ in read_events(path):
-        last = at
-    return header, last, path.stat().st_size
 
 
 def _ref(text: str) -> SandboxRef | None:
@@ -159,8 +167,12 @@ def _ref(text: str) -> SandboxRef | None:
     return SandboxRef(backend, host, id_) if backend and host and id_ else None
 
 
-def _some(source: Iterator[T]) -> list[T]:
-    return list(islice(source, 2000))
+async def _read(source: Iterator[Item]) -> AsyncIterator[Item]:
+    """Read what blocks in a thread, some at a time."""
+    groups = batches(source, lambda one: len(one[2]))
+    while some := await asyncio.to_thread(next, groups, None):
+        for one in some:
+            yield one
 
 
 def _make_room(folder: Path, cap_bytes: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.access import access
 from sandbox_console.model.alert import Alert, AlertState
 from sandbox_console.service import Console
 from sandbox_console.service.alerts.book import AlertBook
@@ -38,7 +39,7 @@ class AlertWatch:
 
     async def run(self) -> None:
         """Go on until cancelled. A read-only console only looks."""
-        runs = bool(self._console.config.alerts.rules) and not self._console.read_only
+        runs = bool(self._console.config.alerts.rules) and not self._console.read_only and not access().labels
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             if runs:

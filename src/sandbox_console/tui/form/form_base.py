@@ -227,7 +227,7 @@ class FormBase(FormTools):
         words = [f"{key}: {text}" for key, text in rest.items()]
         if fields := labels_of(problems):
             words.append(f"to fix: {fields} (F3 goes to the next)")
-        self.say("; ".join(words), error=True)
+        self.show_status("; ".join(words), error=True)
 
     # --- preview and copies
 
@@ -281,7 +281,7 @@ class FormBase(FormTools):
         if self.is_current:
             self.dismiss()
 
-    def say(self, text: str, *, error: bool = False) -> None:
+    def show_status(self, text: str, *, error: bool = False) -> None:
         """Show progress below the fields."""
         put(self, "#status", plain(text, "$text-error" if error else "$dim"))
 

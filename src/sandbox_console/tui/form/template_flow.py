@@ -84,7 +84,7 @@ class TemplateFlow:
     async def _choices(self) -> list[Choice]:
         found = await asyncio.to_thread(self._console.templates.every)
         templates = [
-            Choice(template.name, template.name, "", template.problem, detail=f"template: {_said(template)}")
+            Choice(template.name, template.name, "", template.problem, detail=f"template: {_summary(template)}")
             for template in found
         ]
         line = Choice(_LINE, "docker run", "", detail="a line as you would type it; it is not run")
@@ -129,7 +129,7 @@ class TemplateFlow:
         return _draft(name, await asyncio.to_thread(imported))
 
 
-def _said(template: Template) -> str:
+def _summary(template: Template) -> str:
     """The template's image, and its command as far as there is room."""
     command = template.fields.get("command") or []
     return " ".join(map(str, [template.fields.get("image", "no image"), *command]))[:_SAID]
@@ -138,5 +138,5 @@ def _said(template: Template) -> str:
 def _draft(source: str, imported: Imported) -> Draft:
     """What was read, as texts of the form, with a note. Raises InvalidSpec for a field of the wrong type."""
     texts = texts_of(SandboxSpec.from_dict({"name": "", **imported.fields}))
-    left = "".join(f" Not taken over: {clean(what, cap=80)}: {why}." for what, why in imported.left)
+    left = "".join(f" Not taken over: {clean(source_key, cap=80)}: {reason}." for source_key, reason in imported.left)
     return Draft({name: text for name, text in texts.items() if text}, note=f"Filled in from {clean(source)}.{left}")

@@ -18,7 +18,7 @@ from sandbox_console.tui.widgets.table.table_layout import fit_cell
 _ACTIONS = {
     "audit": "app.audit", "egress": "app.egress", "images": "app.images", "snapshots": "app.snapshots",
     "pulse": "app.pulse", "backends": "app.backends",
-    "alerts": "app.alerts", "why": "why", "timeline": "timeline", "loudest": "loudest",
+    "alerts": "app.alerts", "recordings": "app.recordings", "why": "why", "timeline": "timeline", "loudest": "loudest",
     "messages": "app.messages", "quit": "app.quit", "new": "create", "wide": "wide",
     "faults": "faults", "managed": "managed",
 }  # fmt: skip
