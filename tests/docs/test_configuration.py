@@ -30,7 +30,7 @@ from sandbox_console.service.config import (
     ViewOptions,
 )
 from sandbox_console.service.reads.fleet import ANSWER_S
-from sandbox_console.service.server_options import ApiOptions, McpOptions, ServeTable
+from sandbox_console.service.server_options import ApiOptions, McpOptions, MicrosandboxOptions, ServeTable
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))
@@ -54,7 +54,7 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= _defaults(ShipOptions, "audit.ship.") | _defaults(RecordingOptions, "recording.")
     known |= {"backend": Config().backend, "backends.NAME.enabled": True, "backends.NAME.timeout_s": ANSWER_S}
     known |= _defaults(ApiOptions, "api.") | _defaults(McpOptions, "mcp.") | {"templates.NAME": None}
-    known |= _defaults(ShellOptions, "shell.")
+    known |= _defaults(ShellOptions, "shell.") | _defaults(MicrosandboxOptions, "microsandbox.")
     known |= _defaults(ServeTable, "serve.") | {"alerts.keep_days": AlertOptions().keep_days}
     known |= _defaults(AlertRule, "alerts.rules.NAME.") | _defaults(AlertChannel, "alerts.channels.NAME.")
     assert ROWS.keys() == known.keys()

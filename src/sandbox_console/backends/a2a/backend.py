@@ -64,16 +64,13 @@ class A2aBackend(Refusing):
         return capabilities(no_network=self._runtime.no_network)
 
     async def health(self) -> BackendHealth:
-        try:
-            return (await self._look())[0]
-        except ConsoleError as error:
-            return remote.health(BACKEND, self.host, error)
+        return await self._polling.health()
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         return [Diagnosis("proof", "ok", _PROVED, "docs/interop.md")]
 
     async def list(self) -> builtins.list[Sandbox]:
-        return [*(await self._look())[1]]
+        return [*await self._polling.rows()]
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         for one in await self.list():

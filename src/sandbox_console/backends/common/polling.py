@@ -12,6 +12,8 @@ from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Li
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 
 EVERY_S = 2.0
+FRESH_S = 1.0
+"""For this long after a list, it is known whether the server answers: a slow or frozen one is not asked twice."""
 _SETTLE_S = 0.05
 
 Look = Callable[[], Awaitable[tuple[BackendHealth, Sequence[Sandbox]]]]
@@ -24,6 +26,29 @@ class Polling:
     def __init__(self, look: Look, down: Down, every_s: float = EVERY_S) -> None:
         self._look, self._down, self._every_s = look, down, every_s
         self._wakers: set[asyncio.Event] = set()
+        self._fresh: tuple[float, BackendHealth] | None = None
+
+    async def rows(self) -> Sequence[Sandbox]:
+        """The list. Raises a ConsoleError."""
+        return (await self._now())[1]
+
+    async def health(self) -> BackendHealth:
+        """Whether the server answers. Raises nothing but CancelledError."""
+        if self._fresh is not None and time.monotonic() - self._fresh[0] < FRESH_S:
+            return self._fresh[1]
+        try:
+            return (await self._now())[0]
+        except ConsoleError as error:
+            return self._down(error)
+
+    async def _now(self) -> tuple[BackendHealth, Sequence[Sandbox]]:
+        try:
+            health, rows = await self._look()
+        except ConsoleError as error:
+            self._fresh = time.monotonic(), self._down(error)
+            raise
+        self._fresh = time.monotonic(), health
+        return health, rows
 
     def wake(self) -> None:
         """Make every watcher look now."""
@@ -41,7 +66,7 @@ class Polling:
                 waker.clear()
                 began = time.monotonic()
                 try:
-                    health, rows = await self._look()
+                    health, rows = await self._now()
                     now = {one.ref: one for one in rows}
                 except ConsoleError as error:
                     health, now, known = self._down(error), {}, None
