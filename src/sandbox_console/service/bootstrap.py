@@ -19,9 +19,10 @@ from sandbox_console.errors import BackendUnreachable, ConfigError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.access import work_for
 from sandbox_console.model.secret import Secret
-from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
+from sandbox_console.service.config import Config, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.audit_log import AuditLog, current_actor
+from sandbox_console.service.paths import Paths, find_paths
 from sandbox_console.service.people.identity import VARIABLE, rights_of_process
 from sandbox_console.service.people.users import Users
 from sandbox_console.service.private_folders import private_folders
