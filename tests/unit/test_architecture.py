@@ -8,7 +8,7 @@ from pathlib import Path
 import sandbox_console
 
 SOURCE = Path(sandbox_console.__file__).parent
-FACES = ("cli", "tui", "web", "servers", "api", "adapters")
+FACES = ("cli", "tui", "web", "library", "sync", "servers", "adapters")
 
 
 def trees(*rooms):

@@ -1,4 +1,4 @@
-"""The arguments of the verbs about this program: its checks, tokens and servers."""
+"""The arguments of the verbs about this program: its checks, users, tokens and servers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ def add(verbs: Any, verb: _Add) -> None:
     """Add all of them. ``verb`` adds one with the common options."""
     _add_machine(verbs, verb)
     _add_tokens(verbs, verb)
+    _add_users(verbs, verb)
     _add_serve(verbs, verb)
     _add_sessions(verbs, verb)
     _add_others(verbs, verb)
@@ -48,6 +49,46 @@ def _add_tokens(verbs: Any, verb: _Add) -> None:
     verb(token, "ls", "list names, scopes and times; the tokens are stored only as hashes")
     rm = verb(token, "rm", "revoke tokens, even while a server runs")
     rm.add_argument("names", metavar="NAME", nargs="+", help="a name or an id")
+
+
+def _add_users(verbs: Any, verb: _Add) -> None:
+    users = verb(verbs, "users", "manage the people of a team: their roles, their passwords, and what they see")
+    user = users.add_subparsers(dest="what", metavar="VERB", required=True)
+    add = verb(user, "add", "add a user; the password is asked for, or read from stdin")
+    add.add_argument("name", metavar="NAME", help="the name to log in with, which is also the one in the audit log")
+    add.add_argument("--role", metavar="R", default="viewer", help="viewer (the default), operator or admin")
+    _add_scope(add)
+    add.add_argument("--no-password", action="store_true", help="for a user who has tokens, or comes by a proxy")
+    change = verb(user, "set", "change a user's role or labels; it holds at once, and ends open sessions")
+    change.add_argument("name", metavar="NAME", help="the user")
+    change.add_argument("--role", metavar="R", help="viewer, operator or admin")
+    _add_scope(change)
+    change.add_argument("--no-labels", action="store_true", help="show all sandboxes")
+    passwd = verb(user, "passwd", "set a user's password, asked for or read from stdin; it ends open sessions")
+    passwd.add_argument("name", metavar="NAME", help="the user")
+    verb(user, "ls", "list names, roles, labels and tokens")
+    token = verb(user, "token", "create a token with a user's rights and print it; it is not shown again")
+    token.add_argument("name", metavar="NAME", help="the user")
+    token.add_argument(
+        "--scope", metavar="S", action="append", default=[], help="page, api, mcp or status; may be repeated"
+    )
+    token.add_argument(
+        "--as", metavar="TOKEN", dest="token_name", help="the token's name; by default NAME.1, NAME.2 ..."
+    )
+    token.add_argument("--expires", metavar="T", help="when it expires: 90s, 15m, 2h, 30d")
+    rm = verb(user, "rm", "remove users with their tokens; it holds at once, and ends open sessions")
+    rm.add_argument("names", metavar="NAME", nargs="+", help="a user")
+
+
+def _add_scope(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--label",
+        "-l",
+        metavar="K=V",
+        action="append",
+        default=[],
+        help="hide sandboxes without this label; may be repeated",
+    )
 
 
 def _add_serve(verbs: Any, verb: _Add) -> None:

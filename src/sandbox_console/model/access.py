@@ -17,11 +17,13 @@ class Access(Struct, frozen=True):
     """The rights of one person.
 
     A viewer changes nothing, an operator works with sandboxes, and an admin may do all that the policy allows. With
-    ``labels`` only sandboxes that have all of them exist for this person.
+    ``labels`` only sandboxes that have all of them exist for this person. ``folders`` says that a caller cannot choose
+    which folders of the console's machine a sandbox gets, so that no role is needed for them.
     """
 
     role: Role = "admin"
     labels: Mapping[str, str] = {}
+    folders: bool = False
 
     def sees(self, labels: Mapping[str, str]) -> bool:
         """Whether a sandbox with these labels exists for this person."""
@@ -54,12 +56,28 @@ def full() -> Access:
     return FULL
 
 
-_source: ContextVar[AccessSource] = ContextVar("sandbox_console_access", default=full)
+class _Process:
+    """Whose rights hold where nobody is named: those of the person that this process works for."""
+
+    source: AccessSource = staticmethod(full)
+
+
+_source: ContextVar[AccessSource | None] = ContextVar("sandbox_console_access", default=None)
 
 
 def access() -> Access:
     """The rights of whoever acts in this context, looked up now."""
-    return _source.get()()
+    return (_source.get() or _Process.source)()
+
+
+def process_access() -> Access:
+    """The rights of the person that this process works for, whoever acts in this context."""
+    return _Process.source()
+
+
+def work_for(source: AccessSource) -> None:
+    """Give this process the rights of one person, for good."""
+    _Process.source = staticmethod(source)
 
 
 @contextmanager

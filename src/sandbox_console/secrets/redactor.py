@@ -11,9 +11,9 @@ from typing import Any
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from sandbox_console.secrets import control_strings, visible_text
-from sandbox_console.secrets.cells import Form, form_of
 from sandbox_console.secrets.encodings import Edges, edges, forms
 from sandbox_console.secrets.screen import Screen, roams
+from sandbox_console.secrets.screen_cells import Form, form_of
 
 MASK = b"[secret]"
 

@@ -17,10 +17,14 @@ from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import BackendUnreachable, ConfigError
 from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.model.access import work_for
 from sandbox_console.model.secret import Secret
-from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
+from sandbox_console.service.config import Config, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.audit_log import AuditLog, current_actor
+from sandbox_console.service.paths import Paths, find_paths
+from sandbox_console.service.people.identity import VARIABLE, rights_of_process
+from sandbox_console.service.people.users import Users
 from sandbox_console.service.private_folders import private_folders
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
@@ -66,6 +70,8 @@ async def open_console(
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
     refuse_strangers("the state folder", paths.state)
+    if (person := os.environ.get(VARIABLE)) is not None:
+        work_for(rights_of_process(person, Users(paths.tokens)))
     own = own_places(config, paths)
     keep_apart(own)
     hub = Hub()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import tomllib
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-import platformdirs
 from msgspec import Struct, field
 
 from sandbox_console.audit.retention import MIB, RetentionPolicy
@@ -27,12 +25,11 @@ from sandbox_console.secrets.sources import SecretSource, problem
 from sandbox_console.service import alert_options
 from sandbox_console.service.alert_options import AlertOptions
 from sandbox_console.service.config_lines import line_of
+from sandbox_console.service.paths import PREFIX, Paths
 from sandbox_console.service.server_options import ApiOptions, McpOptions, ServeTable, template_problem
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-_APP = "sandbox-console"
-_PREFIX = "SANDBOX_CONSOLE_"
 LONGEST = 4 << 20
 """The most bytes of a configuration file."""
 
@@ -150,59 +147,6 @@ class Config(Struct, frozen=True, kw_only=True):
     serve: ServeTable = field(default_factory=ServeTable)
 
 
-class Paths(Struct, frozen=True):
-    """Where the console keeps its files. ``state`` has mode 0700 and belongs to nobody else.
-
-    ``templates`` is a folder of the user's own configuration, also if another ``config_file`` is named.
-    """
-
-    config_file: Path
-    state: Path
-    templates: Path = Path()
-
-    def make_private(self) -> None:
-        """Make the state folder, for its owner only. If that fails, reads still work; the first write reports it."""
-        with contextlib.suppress(OSError):
-            for folder in (*reversed(self.state.parents), self.state):  # with a mode of our own, whatever the umask
-                if not folder.exists():
-                    folder.mkdir(mode=0o700, exist_ok=True)
-
-    @property
-    def audit_db(self) -> Path:
-        """The audit log."""
-        return self.state / "audit" / "audit.db"
-
-    @property
-    def logs(self) -> Path:
-        """Where logs of removed sandboxes are kept."""
-        return self.state / "logs"
-
-    @property
-    def tokens(self) -> Path:
-        """The tokens of the page, the API and MCP, as hashes."""
-        return self.state / "tokens.json"
-
-    def backend(self, name: str) -> Path:
-        """The folder of one backend."""
-        return self.state / "backends" / name
-
-
-def find_paths(config_file: Path | None = None) -> Paths:
-    """The user's folders, or those under SANDBOX_CONSOLE_HOME. Nothing is made."""
-    home = os.environ.get(f"{_PREFIX}HOME")
-    base = Path(home).expanduser().absolute() if home else None
-    named = config_file or os.environ.get(f"{_PREFIX}CONFIG")
-    try:
-        folder = base or platformdirs.user_config_path(_APP)
-        config = Path(named).expanduser() if named else folder / "config.toml"
-        state = base / "state" if base else platformdirs.user_state_path(_APP)
-    except RuntimeError:  # raised since platformdirs 4.5; before, the path kept its ~
-        state = Path()
-    if not state.is_absolute():
-        raise ConfigError("this user has no home folder to keep state in", hint="set HOME or SANDBOX_CONSOLE_HOME")
-    return Paths(config.absolute(), state, folder.absolute() / "templates")
-
-
 def load(paths: Paths, *, required: bool = False) -> Config:
     """Read the file and the environment. Raises ConfigError, with the file, the line, the key and the nearest one."""
     return checked(paths.config_file, _read(paths.config_file, required=required))
@@ -214,7 +158,7 @@ def checked(path: Path, text: str) -> Config:
     where = str(path)
     for key, value in _environment().items():
         _put(data, key.lower().split("__"), value)
-        where = f"{path} with {_PREFIX}{key}"
+        where = f"{path} with {PREFIX}{key}"
     try:
         return _checked(data, where)
     except ConfigError as error:
@@ -269,9 +213,9 @@ def _bytes(path: Path) -> bytes:
 
 def refuse_strangers(label: str, path: Path) -> None:
     """Raise ConfigError if another user of this machine could change what is there, because it decides what is run."""
-    if why := another_hand(path):
+    if reason := another_hand(path):
         raise ConfigError(
-            f"{label} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
+            f"{label} {path} is not used: {reason}", hint="it and its folders must be yours: chown, chmod go-w"
         )
 
 
@@ -279,8 +223,8 @@ def _environment() -> dict[str, Any]:
     """``SANDBOX_CONSOLE_POLICY__READ_ONLY=true`` is ``policy.read_only``; the value is TOML, else text."""
     found: dict[str, Any] = {}
     for name, text in os.environ.items():
-        key = name.removeprefix(_PREFIX)
-        if name.startswith(_PREFIX) and ("__" in key or key == "BACKEND"):
+        key = name.removeprefix(PREFIX)
+        if name.startswith(PREFIX) and ("__" in key or key == "BACKEND"):
             try:
                 found[key] = tomllib.loads(f"v = {text}")["v"]
             except tomllib.TOMLDecodeError:
@@ -290,8 +234,8 @@ def _environment() -> dict[str, Any]:
 
 def is_setting(variable: str) -> bool:
     """Whether an environment variable is a key of the configuration, as ``SANDBOX_CONSOLE_TUI__THEME`` is."""
-    table, inner, _ = variable.removeprefix(_PREFIX).partition("__")
-    if not variable.startswith(_PREFIX):
+    table, inner, _ = variable.removeprefix(PREFIX).partition("__")
+    if not variable.startswith(PREFIX):
         return False
     return table.lower() in Config.__struct_fields__ if inner else table == "BACKEND"
 

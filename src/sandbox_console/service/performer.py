@@ -26,7 +26,6 @@ from sandbox_console.model.action import (
     Permit,
     Remove,
     Restart,
-    RestoreSnapshot,
     Start,
     Update,
     place_of,
@@ -36,6 +35,7 @@ from sandbox_console.model.actor import acting
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import RestoreSnapshot
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec

@@ -78,6 +78,8 @@ class Tokens:
                 raise NotFound(f"no user is called {user!r}", hint="sandbox-console users ls")
             if any(one.name == name for one in content.tokens):
                 raise Conflict(f"a token is already called {name!r}", hint=f"sandbox-console tokens rm {name}")
+            if any(one.name == name for one in content.users):  # both are names in the audit log
+                raise Conflict(f"a user is already called {name!r}", hint=f"sandbox-console users token {name}")
             key, now = secrets.token_hex(6), self._clock()
             text = f"sct_{key}_{secrets.token_urlsafe(32)}"
             expires = None if lifetime_s is None else now + lifetime_s

@@ -14,7 +14,7 @@ from textual_serve.download_manager import DownloadManager
 
 from sandbox_console.service.browser_sessions import BrowserSession
 from sandbox_console.web import websocket_messages
-from sandbox_console.web.logins import Login
+from sandbox_console.web.logins import Login, Logins
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.process import AppProcess
 from sandbox_console.web.tickets import TerminalRequest
@@ -25,6 +25,8 @@ TAKEN_OVER = 4001
 IDLE = 4002
 SHOWN_ID = 12
 _MOST_GONE = 256
+LOOK_S = 0.5
+"""How often it is looked whether a session has to end, because of its user for instance."""
 
 
 class Full(Exception):
@@ -42,10 +44,12 @@ class AppSession:
         self.ended: str | None = None
         self.left_at: float | None = None
         self.tab_closed = False
+        self._delay = websocket_messages.Delay()
         self._socket: web.WebSocketResponse | None = None
         self.app = AppProcess(
             options.app_command(),
             actor=login.actor,
+            person=login.person.passed_on if login.person else "",
             pass_env=options.pass_env,
             write_bytes=self._send_bytes,
             write_str=self._send_str,
@@ -69,11 +73,13 @@ class AppSession:
         old, self._socket = self._socket, socket
         away = None if self.left_at is None else time.monotonic() - self.left_at
         self.used, self.left_at, self.tab_closed = time.monotonic(), None, False
+        self._delay = websocket_messages.Delay()
         if old is not None:
             await old.close(code=TAKEN_OVER)
         await self._send_str(json.dumps(["ready", self.id]))
         about = {"user": self.login.actor, "seconds": round(time.time() - self.began_at), "away": away}
         await self._send_str(json.dumps(["about", about]))
+        await self._send_str(json.dumps(["faults", self.app.faults]))
         if old is None and self.app.is_new:
             await self.app.start(order.columns, order.rows)
         else:
@@ -91,10 +97,16 @@ class AppSession:
         """Pass one message of the page on to the app."""
         match message:
             case websocket_messages.Ping(text):
+                self._delay.note(message)
                 await self._send_str(json.dumps(["pong", text]))
                 return
             case websocket_messages.Typed(data):
+                if self._delay.is_late(message):
+                    await self._send_str(json.dumps(["late", data.decode()]))
+                    return
                 await self.app.send_bytes(data)
+            case websocket_messages.ThemeSwitched():
+                await self.app.send_meta({"type": "theme"})
             case websocket_messages.Resized(columns, rows):
                 await self.app.set_terminal_size(columns, rows)
             case websocket_messages.Focused(on):
@@ -125,8 +137,10 @@ class AppSession:
 class AppSessions:
     """Every running view of one server, with the limit on their number and the clock that ends them."""
 
-    def __init__(self, options: ServeOptions, say: Callable[[str], None], records: VisitRecords) -> None:
-        self._options, self._records = options, records
+    def __init__(
+        self, options: ServeOptions, say: Callable[[str], None], records: VisitRecords, logins: Logins
+    ) -> None:
+        self._options, self._records, self._logins = options, records, logins
         self._say = say
         self._views: dict[str, AppSession] = {}
         self._gone: dict[str, str] = {}
@@ -192,9 +206,9 @@ class AppSessions:
             await self._end(view, view.ended)
 
     async def watch(self) -> None:
-        """End sessions that were idle for too long or whose login has expired; runs until cancelled."""
+        """End sessions that were idle for too long or whose login has ended; runs until cancelled."""
         while True:
-            await asyncio.sleep(min(5.0, self._options.idle_s / 4, max(self._options.resume_s / 2, 0.05)))
+            await asyncio.sleep(min(LOOK_S, self._options.idle_s / 4, max(self._options.resume_s / 2, 0.05)))
             now = time.monotonic()
             for view in list(self._views.values()):
                 if reason := self._over(view, now):
@@ -212,8 +226,8 @@ class AppSessions:
         """Why a session has to end now; empty if it does not."""
         if view.ended is not None:
             return view.ended
-        if now > view.login.expires:
-            return "the login has expired"
+        if ended := self._logins.over(view.login):
+            return ended
         if view.left_at is not None:
             return "nobody came back" if now - view.left_at > self._options.resume_s else ""
         return f"nothing was typed for {self._options.idle_s:.0f} s" if now - view.used > self._options.idle_s else ""

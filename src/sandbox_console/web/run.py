@@ -23,6 +23,7 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.browser_sessions import folder_of
+from sandbox_console.service.people.users import Users
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.connections import HEADER_S, Acceptor, Connections
 from sandbox_console.web.listening import Listening, listening
@@ -57,7 +58,9 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
     """Show the app to browsers while inside. Gives the number of sessions. Raises ConsoleError if it cannot start."""
     guest_folders = known_ground(options.config)
     tls = server_tls(options, guest_folders)
-    logins = Logins(given_token(options.token_file, ground=guest_folders), tokens=Tokens(find_paths().tokens))
+    credentials = find_paths().tokens
+    own_token = given_token(options.token_file, ground=guest_folders)
+    logins = Logins(own_token, tokens=Tokens(credentials), users=Users(credentials))
     async with contextlib.AsyncExitStack() as stack:
         held = stack.enter_context(listening(options, options.port, guest_folders))
         records = await stack.enter_async_context(visit_records(options.config, say, on=options.command is None))

@@ -12,12 +12,12 @@ from aiohttp import WSMsgType, web
 from textual_serve.server import Server
 
 from sandbox_console.errors import ConfigError
-from sandbox_console.model.audit import Outcome
 from sandbox_console.web import websocket_messages
 from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
 from sandbox_console.web.checks import FOREIGN, PEER, SCHEME, Checks, add_headers, need_origin
 from sandbox_console.web.http_handler import Handler
-from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
+from sandbox_console.web.login_doors import LoginDoors
+from sandbox_console.web.logins import Login, Logins
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
 from sandbox_console.web.session_pages import SessionPages
@@ -48,7 +48,8 @@ class BrowserServer(Server):
         self._say = say
         self._tickets = Tickets()
         self._records = records
-        self._views = AppSessions(options, say, records)
+        self._views = AppSessions(options, say, records, logins)
+        self._doors = LoginDoors(logins, records, say, self.public_url)
         self._pages = read_pages()
         self._session_pages = SessionPages(self._views, logins, records, self._need_page, _json_body)
         self.download_manager = self._views.downloads
@@ -76,6 +77,7 @@ class BrowserServer(Server):
             [
                 web.get(f"{prefix}/", self.handle_index),
                 web.get(f"{prefix}/login", self.handle_login_page),
+                web.get(f"{prefix}/login/ways", self.handle_ways),
                 web.post(f"{prefix}/login", self.handle_login),
                 web.post(f"{prefix}/ticket", self.handle_ticket),
                 web.get(f"{prefix}/ws", self.handle_websocket),
@@ -132,13 +134,20 @@ class BrowserServer(Server):
             raise web.HTTPNotFound(text="No such file.\n")
         return page.response()
 
+    async def handle_ways(self, _request: web.Request) -> web.Response:
+        """The ways to log in, beside the token."""
+        try:
+            password = self._logins.asks_for_passwords
+        except ConfigError:
+            password = False
+        return web.json_response({"password": password})
+
     async def handle_login(self, request: web.Request) -> web.Response:
-        """Exchange the token for a cookie, and a key that only this origin's pages can keep."""
+        """Exchange a token or a password for a cookie, and a key that only this origin's pages can keep."""
         need_origin(request)
         if request.headers.get(HEADER) != "login":
             raise web.HTTPForbidden(text=f"The header {HEADER} is needed.\n")
-        body = await _json_body(request)
-        login = await self._exchange(str(body.get("token", "")), request[PEER])
+        login = await self._doors.enter(await _json_body(request), request[PEER])
         response = web.json_response({"key": login.key})
         response.set_cookie(
             self._logins.cookie_name,
@@ -214,27 +223,6 @@ class BrowserServer(Server):
             await response.write(chunk)
         await response.write_eof()
         return response
-
-    async def _exchange(self, token: str, peer: str) -> Login:
-        try:
-            login = self._logins.exchange(token, peer)
-        except ConfigError as error:
-            self._say(f"no token can be looked up: {error.message}")
-            raise web.HTTPServiceUnavailable(
-                text="Tokens cannot be looked up; the server's terminal says why.\n"
-            ) from None
-        except TooManyFailures:
-            raise web.HTTPTooManyRequests(text="That token is not valid, as many before it.\n") from None
-        except WrongToken:
-            self._say(f"a wrong login token from {peer}")
-            await self._records.login(f"browser:@{peer}", Outcome.DENIED)
-            text = "That token is not valid, or was used already. The server's terminal shows a new one."
-            raise web.HTTPForbidden(text=f"{text}\n") from None
-        self._say(f"logged in: {login.actor}")
-        await self._records.login(login.actor, Outcome.OK)
-        if not self._logins.reusable:
-            self._say(f"for another browser: {self.public_url}/#token={self._logins.token}")
-        return login
 
     def _login_of(self, request: web.Request) -> Login | None:
         login = self._logins.find(request.cookies.get(self._logins.cookie_name, ""))

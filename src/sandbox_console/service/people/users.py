@@ -57,6 +57,8 @@ class Users:
         with self._file.changing() as content:
             if any(one.name == name for one in content.users):
                 raise Conflict(f"a user is already called {name!r}", hint=f"sandbox-console users set {name}")
+            if any(token.name == name for token in content.tokens):  # both are names in the audit log
+                raise Conflict(f"a token is already called {name!r}", hint="choose another name")
             user = User(secrets.token_hex(6), name, access.role, self._clock(), dict(access.labels), stored)
             content.users.append(user)
         return user

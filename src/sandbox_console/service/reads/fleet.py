@@ -16,12 +16,14 @@ from sandbox_console.backends.abilities import ListsQuickly
 from sandbox_console.backends.base import Backend
 from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
+from sandbox_console.model.access import access
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Lookup, LookupResult, host_label
+from sandbox_console.service.reads.scope import scoped, shown
 from sandbox_console.service.reads.waiting import Answer, in_parts, made_by
 
 ANSWER_S = 8.0
@@ -45,7 +47,7 @@ class Fleet:
         self.holds: Holds | None = None
         """The sandboxes in quarantine, which lists show."""
         self._timeouts = dict(timeouts or {})
-        self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
+        self._backends = {(backend.name, backend.host): scoped(permitted(backend)) for backend in backends}
         self._opened: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._closed = False
 
@@ -185,6 +187,8 @@ class Fleet:
 
     def known_of(self, file: str, backend: str = "") -> list[str]:
         """The names of what ``up`` made of a file, as each host last listed them. No host is asked."""
+        if access().labels:  # what was listed tells no labels
+            return []
         return sorted({name for key in self._of(backend) for name in self.names.of(key).made_by(file)})
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
@@ -205,6 +209,8 @@ class Fleet:
 
     async def holders(self, name: str) -> list[BackendHealth]:
         """The hosts that had a name when they last answered and that do not answer now."""
+        if access().labels:
+            return []
         keys = [key for key in self._backends if self.names.of(key).holds(name)]
         answers = await asyncio.gather(*(self.ask(*key, brief=True) for key in keys))
         return [health for _, health in answers if not health.ok]
@@ -218,7 +224,7 @@ class Fleet:
         return self._timeouts.get(key, ANSWER_S)
 
     async def ask(self, name: str, host: str, *, brief: bool = False) -> Answer:
-        """One host's sandboxes and its health.
+        """One host's sandboxes, as far as the acting person may see them, and its health.
 
         ``brief`` returns them as the provider lists them, without details; a host that lists them counts as healthy.
         """
@@ -230,7 +236,7 @@ class Fleet:
             self.names.listed((name, host), answer[0], began)
         elif answer[1].silent:
             self.names.fell_silent((name, host))
-        return answer
+        return shown(answer[0]), answer[1]
 
     def _of(self, backend: str) -> list[Key]:
         keys = [key for key in self._backends if not backend or key[0] == backend]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.model.access import access
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.recording import Check, Recording, RecordingMatch
 from sandbox_console.model.sandbox import SandboxRef
@@ -20,6 +21,7 @@ from sandbox_console.recording.writer import KILLED, Recorded, Writer, digest_of
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import RecordingOptions
 from sandbox_console.service.gate.audit_log import AuditLog
+from sandbox_console.service.reads.visible_records import VisibleRecords
 
 Item = TypeVar("Item", Event, Line)
 _MIB = 1024 * 1024
@@ -28,8 +30,11 @@ _MIB = 1024 * 1024
 class Recordings:
     """The recordings of one state folder."""
 
-    def __init__(self, folder: Path, options: RecordingOptions, audit_log: AuditLog, redactor: Redactor) -> None:
+    def __init__(
+        self, folder: Path, options: RecordingOptions, audit_log: AuditLog, redactor: Redactor, visible: VisibleRecords
+    ) -> None:
         self.folder = folder
+        self._visible = visible
         self._options = options
         self._audit_log = audit_log
         self._redactor = redactor
@@ -75,18 +80,19 @@ class Recordings:
             return {"id": id_, "problem": str(error)}
 
     async def list(self) -> list[Recording]:
-        """All recordings, newest first."""
+        """All recordings of sandboxes that whoever asks may see, newest first."""
         paths = await asyncio.to_thread(lambda: sorted(self.folder.glob("*.cast"), reverse=True))
-        return [recording for path in paths if (recording := await self._told(path)) is not None]
+        every = [recording for path in paths if (recording := await self._recording(path)) is not None]
+        return await self._visible.of_sandboxes(every, lambda recording: recording.ref)
 
     async def events(self, id_: str) -> AsyncIterator[Event]:
         """The events of a recording, in order. Raises NotFound."""
-        async for event in _read(read_events(self.path(id_))):
+        async for event in _read(read_events(await self._readable(id_))):
             yield event
 
     async def text(self, id_: str) -> AsyncIterator[Line]:
         """A recording as lines. Raises NotFound."""
-        async for line in _read(lines(read_events(self.path(id_)))):
+        async for line in _read(lines(read_events(await self._readable(id_)))):
             yield line
 
     async def search(self, wanted: str) -> AsyncIterator[RecordingMatch]:
@@ -99,18 +105,25 @@ class Recordings:
     async def matches(self, id_: str, wanted: str) -> AsyncIterator[Line]:
         """The lines of one recording that contain a text, ignoring case. Raises NotFound."""
         folded = wanted.casefold()
-        found = (line for line in lines(read_events(self.path(id_))) if folded in line.text.casefold())
+        path = await self._readable(id_)
+        found = (line for line in lines(read_events(path)) if folded in line.text.casefold())
         async for line in _read(found):
             yield line
 
-    def path(self, id_: str) -> Path:
-        """The file of a recording. Raises NotFound."""
-        path = self.folder / f"{id_}.cast"
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", id_) or not path.is_file():
-            raise NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
+    async def _readable(self, id_: str) -> Path:
+        path = self.path(id_)
+        if access().labels and not any(recording.id == id_ for recording in await self.list()):
+            raise _unknown(id_)
         return path
 
-    async def _told(self, path: Path) -> Recording | None:
+    def path(self, id_: str) -> Path:
+        """The file of a recording, for the console's own work: no rights are checked. Raises NotFound."""
+        path = self.folder / f"{id_}.cast"
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", id_) or not path.is_file():
+            raise _unknown(id_)
+        return path
+
+    async def _recording(self, path: Path) -> Recording | None:
         try:
             header, last = await asyncio.to_thread(lambda: (read_header(path), last_time(path)))
             size = path.stat().st_size
@@ -118,8 +131,8 @@ class Recordings:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, OverflowError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=why or type(error).__name__)
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=reason or type(error).__name__)
         return Recording(
             path.stem, str(header.get("title", "")), _ref(str(header.get("sandbox", ""))), str(header.get("actor", "")),
             began, last, size, audit_id, await self._check(path, audit_id),
@@ -135,6 +148,10 @@ class Recordings:
             if isinstance(noted, dict) and noted.get("id") == path.stem:
                 return Check.HOLDS if await asyncio.to_thread(digest_of, path) == noted.get("sha256") else Check.CHANGED
         return Check.UNENDED
+
+
+def _unknown(id_: str) -> NotFound:
+    return NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
 
 
 def not_recorded(reason: str) -> ConsoleError:

@@ -24,6 +24,7 @@ from sandbox_console.model.sandbox import SandboxRef, parse_ref
 from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import ShellOptions
+from sandbox_console.service.reads.visible_records import VisibleRecords
 from sandbox_console.service.sessions.held_terminal import HeldTerminal
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord, ShellRecords
@@ -43,17 +44,20 @@ class KeptShells:
     """The kept shells of one state folder, whichever console opened them."""
 
     def __init__(
-        self, records: ShellRecords, shell: ShellOptions, lost: LostShells, actor: str, options: Sequence[str]
-    ) -> None:
+        self, records: ShellRecords, shell: ShellOptions, lost: LostShells, actor: str, options: Sequence[str],
+        visible: VisibleRecords,
+    ) -> None:  # fmt: skip
         """``options`` are those of the command line by which another process finds the same configuration."""
         self.options, self._records, self._lost, self._actor = shell, records, lost, actor
         self._options = list(options)
+        self._visible = visible
 
     async def list(self) -> list[KeptShell]:
-        """All of them, the oldest first, each asked for its state."""
+        """All of sandboxes that whoever asks may see, the oldest first, each asked for its state."""
         found = await asyncio.to_thread(lambda: list(self._records.kept()))
         shells = await asyncio.gather(*(asyncio.to_thread(self._look, id_, one) for id_, one in found))
-        return sorted((one for one in shells if one is not None), key=lambda one: one.began)
+        there = await self._visible.of_sandboxes((one for one in shells if one is not None), lambda one: one.ref)
+        return sorted(there, key=lambda one: one.began)
 
     async def find(self, name: str) -> KeptShell:
         """The one with this name or id. Raises NotFound, Ambiguous."""
