@@ -167,17 +167,7 @@ def _walk(
         head = schema.head_of(db)
         if problem := _link(log, index, head, found) or _older(db, log, index, found):
             found.fail(problem, head.first_seq)
-        facts: dict[str, Any] = {
-            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
-            "rows": 0,
-            "attempts": 0,
-            "ends": 0,
-            "unknown": 0,
-            "pages": ("", ""),
-        }
-        facts["altered"] = schema.altered(db, closed=not noted)
-        facts["sha256"] = "" if noted else segments.digest_of(db)
-        facts["carried"] = segments.fingerprint(schema.carried(db))
+        facts = _facts(db, log, index, closed=not noted)
         found.signs = found.signs or schema.signs(db)
         columns = f"{_COLUMNS}, mac" if found.form > 1 else _COLUMNS
         rows = db.execute(f"SELECT {columns} FROM record ORDER BY seq")  # noqa: S608
@@ -194,6 +184,21 @@ def _walk(
         return facts, walked
     finally:
         db.execute("ROLLBACK")
+
+
+def _facts(db: sqlite3.Connection, log: Log, index: int, *, closed: bool) -> dict[str, Any]:
+    """What is known about a segment before its rows are read. The newest one is not ``closed``."""
+    return {
+        "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
+        "rows": 0,
+        "attempts": 0,
+        "ends": 0,
+        "unknown": 0,
+        "pages": ("", ""),
+        "altered": schema.altered(db, closed=closed),
+        "sha256": segments.digest_of(db) if closed else "",
+        "carried": segments.fingerprint(schema.carried(db)),
+    }
 
 
 def _older(db: sqlite3.Connection, log: Log, index: int, found: Findings) -> str:
