@@ -100,3 +100,17 @@ async def test_the_answers_to_the_question_before_an_edit_are_in_view(run_app, s
         for name in ("cancel", "agree"):
             assert in_view(app, app.screen.query_one(f"#{name}")), name
         assert app.focused.id == "cancel"
+
+
+async def test_the_buttons_stay_below_the_fields_when_sections_fold_and_the_screen_grows(run_app):
+    def gap(app):
+        """Rows between the last section and the bar with the buttons; one is the help of the field."""
+        return app.screen.query_one("#form-bar").region.y - app.screen.query(FormSection).last().region.bottom
+
+    async with run_app(size=(80, 50)) as (app, pilot):
+        await opened(app, pilot)
+        await until(pilot, lambda: gap(app) <= 3)
+        app.screen.query(FormSection).first().collapsed = True
+        await until(pilot, lambda: gap(app) <= 3)
+        await pilot.resize_terminal(200, 50)
+        await until(pilot, lambda: gap(app) <= 3)

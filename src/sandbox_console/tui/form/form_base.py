@@ -13,7 +13,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.events import DescendantFocus
 from textual.timer import Timer
-from textual.widgets import Button, Checkbox, Input, Select, Static
+from textual.widgets import Button, Checkbox, Collapsible, Input, Select, Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capabilities, Capability
@@ -146,16 +146,20 @@ class FormBase(FormTools):
     def on_resize(self) -> None:
         """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""
         self.set_class(self.size.width >= _WIDE, "-wide")
-        self._fit()
+        self.call_after_refresh(self._fit)
         if self.editing:
             self.check_soon()
+
+    @on(Collapsible.Toggled)
+    def _folded(self) -> None:
+        self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
         """Give the fields the rows that they need, if there is room, so that the buttons stay near them."""
         main = self.query_one("#form-main")
         others = (widget for widget in self.children if widget is not main and widget.display)
         room = self.size.height - sum(widget.outer_size.height for widget in others)
-        wanted = self.body.virtual_size.height + 1
+        wanted = max((one.virtual_region.bottom for one in self.body.children if one.display), default=0) + 1
         if not self.has_class("-preview"):
             main.styles.height = wanted if 0 < wanted < room else "1fr"
 
