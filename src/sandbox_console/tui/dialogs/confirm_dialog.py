@@ -55,7 +55,7 @@ class ConfirmScreen(ModalScreen[bool]):
     ConfirmScreen Button:focus { text-style: bold reverse; }
     """
     AUTO_FOCUS = "#typed, #cancel"  # the first of them that exists
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (30, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012 - Textual declares it without ClassVar
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "dismiss(False)", "Cancel"),
         Binding("y", "agree", "Confirm"),

@@ -159,9 +159,9 @@ class FormBase(FormTools):
         main = self.query_one("#form-main")
         others = (widget for widget in self.children if widget is not main and widget.display)
         room = self.size.height - sum(widget.outer_size.height for widget in others)
-        wanted = max((one.virtual_region.bottom for one in self.body.children if one.display), default=0) + 1
+        wanted = max((one.virtual_region.bottom for one in self.body.children if one.display), default=0)
         if not self.has_class("-preview"):
-            main.styles.height = wanted if 0 < wanted < room else "1fr"
+            main.styles.height = wanted + 1 if 0 < wanted < room - 1 else "1fr"
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show what the focused field means, and whether the backend supports it."""
@@ -239,7 +239,7 @@ class FormBase(FormTools):
         """Switch to the preview if it is not beside the fields, or back to the fields."""
         self.toggle_class("-preview")
         self.query_one("#form-main").styles.height = "1fr"
-        self._fit()
+        self.call_after_refresh(self._fit)
 
     def action_copy(self) -> None:
         """Copy the equivalent command."""

@@ -31,7 +31,7 @@ class FormStatus(Static):
     def __init__(self) -> None:
         super().__init__(id="status", markup=False)
 
-    def _on_click(self, event: Click) -> None:
+    async def _on_click(self, event: Click) -> None:
         if field := event.style.meta.get(_FIELD):
             event.stop()
             self.post_message(self.Chosen(field))
