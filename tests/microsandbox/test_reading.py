@@ -19,6 +19,7 @@ from sandbox_console.backends.microsandbox import (
     boots,
     create_options,
     egress,
+    guest_scripts,
     inventory,
     kvm,
     kvm_probe,
@@ -26,7 +27,6 @@ from sandbox_console.backends.microsandbox import (
     main_process,
     network,
     ports,
-    processes,
     translate,
 )
 from sandbox_console.backends.microsandbox.boots import Run
@@ -479,7 +479,7 @@ def test_processes_are_read_and_the_kernels_left_out():
     text = f"{stat}\n1000 2048\nsh\0-c\0x\0\n\n9 (kworker) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0\n0 0\n\0\n\n"
     asking = stat.replace("7 (a b) c) S 1 7 7", "12 (sh) R 1 12 12")
     text = f"12\n{asking}\n0 9\nsh\0\0\n\n{text}"
-    [found] = processes.parse(text.encode())
+    [found] = guest_scripts.parse_processes(text.encode())
     assert (found.pid, found.parent, found.user, found.cpu_s, found.memory_bytes) == (7, 1, "1000", 2.0, 2048 * 1024)
     assert found.command == "sh -c x"
 

@@ -19,8 +19,9 @@ from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, fresh_name, opened
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_pack import unreadable
-from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
+from sandbox_console.model.action import Action
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
 from sandbox_console.model.image import Image, Prunable
 from sandbox_console.model.log import Stream
 from sandbox_console.service import ActionResult, Console, ExecIO, Operation

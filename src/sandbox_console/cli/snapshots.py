@@ -14,8 +14,15 @@ from sandbox_console.cli.formatting import Columns, duration, size
 from sandbox_console.cli.hosts import able, able_as_answered, one_host, refuse_doubts
 from sandbox_console.cli.lookup import find
 from sandbox_console.errors import NotFound
-from sandbox_console.model.action import Action, Commit, Fork, RemoveSnapshot, Rename, RestoreSnapshot, TakeSnapshot
+from sandbox_console.model.action import (
+    Action,
+    Commit,
+    Fork,
+    Rename,
+    TakeSnapshot,
+)
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import ActionResult, Console

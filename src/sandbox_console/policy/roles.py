@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from sandbox_console.model.access import Access
-from sandbox_console.model.action import (
-    Action,
-    Create,
-    HostAction,
-    OpenShell,
-    PullImage,
-    RemoveSnapshot,
-    RestoreSnapshot,
-    Update,
-)
+from sandbox_console.model.action import Action, Create, OpenShell, Update
+from sandbox_console.model.host_action import HostAction, PullImage, RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Deny

@@ -20,12 +20,12 @@ from sandbox_console.model.action import (
     Forward,
     OpenShell,
     Rename,
-    RestoreSnapshot,
     Update,
     place_of,
     ref_of,
 )
 from sandbox_console.model.egress_rules import rule_problems
+from sandbox_console.model.host_action import RestoreSnapshot
 from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from sandbox_console.background_process import ProcessFolder
 from sandbox_console.errors import Ambiguous, BackendError, NotFound
-from sandbox_console.service.config import Paths
+from sandbox_console.service.paths import Paths
 
 ANSWER_S = 5.0
 _MOST_BYTES = 1 << 20

@@ -114,7 +114,9 @@ class Console(FleetReads):
             templates or state.parent / "templates", lambda: self.config, self.secrets, audit_log
         )
         self.shipper = Shipper(audit_log)
-        self.recordings = Recordings(state / "recordings", config.recording, audit_log, self._vault.redactor, records)
+        self.recordings = Recordings(
+            state / "recordings", config.recording, lambda: self.config.policy, audit_log, self._vault.redactor, records
+        )
         self._wire_actions(state, own or OwnFolders(state), options)
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -198,6 +200,15 @@ class Console(FleetReads):
             raise UsageError(f"no alert channel uses the secret {name!r}")
         [found] = await self._vault.resolve([name])
         return found.value
+
+    async def backend_key(self, name: str) -> str:
+        """The value of a secret that a backend's table names as the key of a server. Raises SecretError."""
+        [found] = await self._vault.resolve([name])
+        return found.value
+
+    def mask_key(self, value: str) -> None:
+        """Hide a backend's key that is no secret of the configuration in all output."""
+        self._vault.mask([value])
 
     async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
         """Samples of one sandbox until it stops."""

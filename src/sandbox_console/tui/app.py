@@ -57,7 +57,7 @@ from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.reducer import reduce
 from sandbox_console.tui.text.formatting import error_words
 
-SMALLEST = (60, 15)
+SMALLEST = (40, 15)
 MESSAGES_KEPT = 500
 ALERTS_AFTER_S = 1.0
 """Seconds after which the alerts are followed: not while the first page is drawn."""
@@ -109,6 +109,8 @@ class ConsoleApp(PageActions):
     def _keep_up(self) -> None:
         self.history.note(self.fleet)
         self._tell_damage()
+        if self.is_web:
+            self.tell_faults()
 
     def _tell_damage(self) -> None:
         for text in own_files.told():

@@ -17,6 +17,7 @@ from sandbox_console.model.alert import Alert
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Consent
 from sandbox_console.tui.app_base import BaseApp
+from sandbox_console.tui.fleet.arrangement import fault
 from sandbox_console.tui.main.main_screen import MainScreen
 from sandbox_console.tui.pulse.history import History
 from sandbox_console.tui.state.fleet_state import News
@@ -49,6 +50,7 @@ class AppParts(BaseApp):
     work: Work
     history: History
     message_log: deque[LoggedMessage]
+    _faults_told = 0
 
     @property
     def selected(self) -> Sandbox | None:
@@ -74,6 +76,15 @@ class AppParts(BaseApp):
         if missed or away_s >= AWAY_S:
             words = f"{many(missed, 'message')} meanwhile. :messages shows them." if missed else ""
             self.notify(words or "No message came meanwhile.", title=f"not shown for {span(away_s)}")
+
+    def tell_faults(self) -> None:
+        """Let the title of a browser's page say how many sandboxes have a fault, and how many alerts fire."""
+        tell = getattr(self._driver, "tell_faults", None)
+        count = sum(fault(sandbox, self.fleet) for sandbox in self.fleet.sandboxes.values())
+        count += len(self.fleet.alerts.firing)
+        if tell is not None and count != self._faults_told:
+            self._faults_told = count
+            tell(count)
 
     def publish(self, *news: News) -> None:
         """Apply news to the state. Several items passed together are drawn once."""

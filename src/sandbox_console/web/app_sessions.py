@@ -44,6 +44,7 @@ class AppSession:
         self.ended: str | None = None
         self.left_at: float | None = None
         self.tab_closed = False
+        self._delay = websocket_messages.Delay()
         self._socket: web.WebSocketResponse | None = None
         self.app = AppProcess(
             options.app_command(),
@@ -72,11 +73,13 @@ class AppSession:
         old, self._socket = self._socket, socket
         away = None if self.left_at is None else time.monotonic() - self.left_at
         self.used, self.left_at, self.tab_closed = time.monotonic(), None, False
+        self._delay = websocket_messages.Delay()
         if old is not None:
             await old.close(code=TAKEN_OVER)
         await self._send_str(json.dumps(["ready", self.id]))
         about = {"user": self.login.actor, "seconds": round(time.time() - self.began_at), "away": away}
         await self._send_str(json.dumps(["about", about]))
+        await self._send_str(json.dumps(["faults", self.app.faults]))
         if old is None and self.app.is_new:
             await self.app.start(order.columns, order.rows)
         else:
@@ -94,10 +97,16 @@ class AppSession:
         """Pass one message of the page on to the app."""
         match message:
             case websocket_messages.Ping(text):
+                self._delay.note(message)
                 await self._send_str(json.dumps(["pong", text]))
                 return
             case websocket_messages.Typed(data):
+                if self._delay.is_late(message):
+                    await self._send_str(json.dumps(["late", data.decode()]))
+                    return
                 await self.app.send_bytes(data)
+            case websocket_messages.ThemeSwitched():
+                await self.app.send_meta({"type": "theme"})
             case websocket_messages.Resized(columns, rows):
                 await self.app.set_terminal_size(columns, rows)
             case websocket_messages.Focused(on):

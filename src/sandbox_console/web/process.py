@@ -55,6 +55,8 @@ class AppProcess(AppService):
         self._pass_env = pass_env
         self._ended = ended
         self._stderr = b""
+        self.faults = 0
+        """How many faults the app shows, as it said last."""
         self._ending: asyncio.Task[None] | None = None
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
@@ -113,6 +115,9 @@ class AppProcess(AppService):
             return
         if meta.get("type") == "copy":
             await self.remote_write_str(json.dumps(["copy", str(meta.get("text", ""))]))
+        elif meta.get("type") == "faults" and isinstance(count := meta.get("count"), int):
+            self.faults = count
+            await self.remote_write_str(json.dumps(["faults", count]))
         elif meta.get("type") in {"exit", "open_url", "deliver_file_start"}:
             await super().on_meta(data)
 

@@ -1,4 +1,6 @@
 // Exchanges a token, or a name and password, for a cookie. A token in the address's fragment is never sent by browsers.
+import { hasKey, keepKey } from "./api.js";
+
 const form = document.getElementById("form");
 const field = document.getElementById("token");
 const nameField = document.getElementById("name");
@@ -13,7 +15,7 @@ async function logIn(credentials) {
   });
   if (!answer.ok) throw new Error(await answer.text());
   const { key } = await answer.json();
-  localStorage.setItem("sandbox-console.key", key);
+  keepKey(key);
   location.replace("./");
 }
 
@@ -37,7 +39,7 @@ form.addEventListener("submit", (event) => {
 
 // A link of another page leads here without the cookie; from this page the browser sends it.
 function passOn() {
-  if (location.pathname.endsWith("/login") || !localStorage.getItem("sandbox-console.key")) return;
+  if (location.pathname.endsWith("/login") || !hasKey()) return;
   if (sessionStorage.getItem("sandbox-console.passed")) return sessionStorage.removeItem("sandbox-console.passed");
   sessionStorage.setItem("sandbox-console.passed", "yes");
   location.replace("./");
