@@ -95,7 +95,8 @@ class Console(FleetReads):
         self.config, self.hub, self.fleet, self.audit_log = config, hub, fleet, audit_log
         fleet.remember = recorded(audit_log)
         state, kept = audit_log.path.parents[1], config.logs
-        self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
+        audit_log.guest_folders = lambda: shared_folders.everywhere(state).ground()
+        self._vault = Vault(config.secrets, audit_log.guest_folders, secrets)
         self.masking = Masking(self._vault)
         self._vault.on_new = self._mask_again
         self._watcher = Watcher(fleet, hub.publish, self.masking)
