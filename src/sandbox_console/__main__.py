@@ -215,7 +215,7 @@ def _serve(args: argparse.Namespace) -> int:
     from sandbox_console.web import ServeOptions, serve
 
     config = Path(args.config) if args.config else None
-    for option in ("port", "api_port", "mcp_port", "status_port"):
+    for option in ("port", "api_port", "mcp_port", "status_port", "microsandbox_port"):
         if not (text := getattr(args, option)).isdecimal():
             name = option.replace("_", "-")
             raise UsageError(f"--{name}: {text!r} is not a number", hint="leave it out for a free one")
@@ -234,17 +234,17 @@ def _serve(args: argparse.Namespace) -> int:
     )
     options = _with_table(options, args, config)
     release()
-    if args.api or args.mcp or args.status:
+    if args.api or args.mcp or args.status or args.microsandbox:
         from sandbox_console.servers.run import Programs
         from sandbox_console.servers.run import serve as serve_programs
 
         programs = Programs(
             args.api, int(args.api_port), args.mcp, int(args.mcp_port), args.status, int(args.status_port),
-            not args.no_page,
+            not args.no_page, args.microsandbox, int(args.microsandbox_port),
         )  # fmt: skip
         return serve_programs(options, programs)
     if args.no_page:
-        raise UsageError("--no-page leaves nothing to serve", hint="add --api, --mcp or --status")
+        raise UsageError("--no-page leaves nothing to serve", hint="add --api, --mcp, --microsandbox or --status")
     return serve(options)
 
 

@@ -13,6 +13,7 @@ from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.queued_process import ProcessTerminal
+from sandbox_console.backends.common.refusing import Refusing
 from sandbox_console.backends.kubernetes import (
     access,
     connect,
@@ -34,7 +35,6 @@ from sandbox_console.backends.kubernetes.finder import Finder
 from sandbox_console.backends.kubernetes.inventory import Inventory
 from sandbox_console.backends.kubernetes.lifecycle import Lifecycle
 from sandbox_console.backends.kubernetes.process import KubernetesProcess
-from sandbox_console.backends.kubernetes.refusals import Refusing
 from sandbox_console.backends.kubernetes.scope import Scope
 from sandbox_console.backends.kubernetes.translate import BACKEND
 from sandbox_console.errors import ConsoleError, InvalidSpec
