@@ -154,9 +154,9 @@ def _named(loader: Any) -> Iterator[tuple[str, Path]]:
         for key in keys:
             if node is not None and (text := node.safe_get(key)):
                 yield key, Path(node.path or "").absolute().parent / str(text)
-    for what, keys in _PROGRAMS.items():
+    for what, path in _PROGRAMS.items():
         found = getattr(user, "value", None)
-        for key in keys:
+        for key in path:
             found = found.get(key) if isinstance(found, dict) else None
         if isinstance(found, str) and "/" in found:
             yield what, Path(found).absolute()
