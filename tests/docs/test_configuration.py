@@ -8,12 +8,12 @@ from pathlib import Path
 
 from msgspec import structs
 
-from sandbox_console.backends.a2a import provider as a2a
+from sandbox_console.backends.a2a import options as a2a
 from sandbox_console.backends.bubblewrap.options import Options as BubblewrapOptions
 from sandbox_console.backends.docker import provider as docker
 from sandbox_console.backends.kubernetes import provider as kubernetes
 from sandbox_console.backends.microsandbox import provider as microsandbox
-from sandbox_console.backends.microsandbox_legacy import provider as microsandbox_legacy
+from sandbox_console.backends.microsandbox_legacy import options as microsandbox_legacy
 from sandbox_console.backends.podman import provider as podman
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
