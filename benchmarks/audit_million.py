@@ -50,8 +50,8 @@ def fill(path: Path) -> None:
             store._segment.follow()
             made: list[rows.Row] = []
             for number in range(start, min(start + 2500, ROWS // 2)):
-                place = rows.place(made[-1]) if made else rows.head(store._segment.there())
-                made += rows.chained(pair(number), place, store._mac)
+                position = rows.position(made[-1]) if made else rows.head(store._segment.there())
+                made += rows.chained(pair(number), position, store._mac)
             store._commit(made)
             store._keep_up(made[-1])
     store.close()

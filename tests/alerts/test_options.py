@@ -9,7 +9,8 @@ from tests.alerts.conftest import write_config
 
 from sandbox_console.errors import ConfigError
 from sandbox_console.service.alert_options import AlertRule
-from sandbox_console.service.config import Config, find_paths, load
+from sandbox_console.service.config import Config, load
+from sandbox_console.service.paths import find_paths
 
 SECRET = '[secrets.KEY]\nfrom = "env:KEY"\n'
 

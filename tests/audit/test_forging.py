@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import sqlite3
+import subprocess
 import time
 from contextlib import closing
 
@@ -124,8 +125,56 @@ async def test_a_head_that_is_not_the_consoles_is_told(log, tmp_path, left):
             made = {"empty": b"", "garbage": b"x" * 512, "changed": held.replace(b'"seq":20', b'"seq":10'),
                     "padded": held[:-2] + b"x\n"}  # fmt: skip
             log.head.write_bytes(made[left])
-    found = await problem(log)
-    assert ("head.json" in found or "rewritten" in found) is (left != "older")
+    found = await verify.verify(log.first)
+    assert ("head.json" in found.problem or "rewritten" in found.problem) is (left != "older")
+    told = [limit for limit in found.limits if "whether head.json was set back: it is from row 20" in limit]
+    assert bool(told) is (left == "older")
+
+
+async def test_a_head_is_not_called_set_back_while_a_console_writes(log):
+    journal = await Journal.open(log.first, "next")
+    writing = asyncio.create_task(act(journal, 300))
+    while not writing.done():
+        found = await verify.verify(log.first)
+        assert found.ok, found.problem
+        assert not [limit for limit in found.limits if "set back" in limit]
+    await writing
+    await journal.close()
+
+
+@pytest.mark.parametrize("what", ["garbage", "a page"])
+async def test_trailing_garbage_is_told_beside_a_write_ahead_log(log, what):
+    """It was said that every byte was compared, though nobody had looked behind the last page."""
+    journal = await Journal.open(log.first, "next")
+    await act(journal, 3)
+    wal = log.first.with_name("audit.db-wal")
+    try:
+        assert wal.stat().st_size
+        before = await verify.verify(log.first)
+        assert (before.ok, before.compared) == (True, 0)
+        with closing(sqlite3.connect(f"file:{log.first}?mode=ro", uri=True)) as db:
+            [pages] = db.execute("PRAGMA page_count").fetchone()
+        more = pages * 4096 + (7 if what == "garbage" else 4096)  # by another process: closing it here takes locks away
+        subprocess.run(["truncate", "-s", str(more), log.first], check=True)
+        assert f"{7 if what == 'garbage' else 4096} bytes that do not belong to it" in await problem(log)
+    finally:
+        await journal.close()
+
+
+async def test_a_write_ahead_log_is_not_said_to_be_compared(log, tmp_path):
+    """What it replaces in the file is seen by nobody, and so are its own bytes that no row uses."""
+    journal = await Journal.open(log.first, "next")
+    await act(journal, 3)
+    shutil.copytree(log.folder, tmp_path / "killed")
+    await journal.close()
+    assert (await verify.verify(log.first)).compared == 1
+    copy = Layout(tmp_path / "killed/audit.db")
+    shutil.copy(log.pages, copy.pages)  # those of the end, which a reader prevented from being moved into the file
+    shutil.copy(log.anchors, copy.anchors)
+    shutil.copy(log.head, copy.head)
+    found = await verify.verify(copy.first)
+    assert found.compared == 0
+    assert any("no row uses" in limit for limit in found.limits), found.limits
 
 
 async def test_a_new_log_cannot_be_taken_back_to_the_old_form(log):

@@ -1,7 +1,7 @@
 """A program that speaks the driver's packets without Textual, so that tests choose every byte and every failure.
 
 Argument: `osc52` prints a hostile copy, `hang` ignores quit and SIGTERM and has a child, `silent` never announces
-itself, `crash` fails with a message, `env` tells its variables' names, `echo` writes back what is typed.
+itself, `crash` fails with a message, `env` tells its variables' names, `echo` writes back what is typed, `hex` its bytes.
 """
 
 import json
@@ -42,7 +42,9 @@ def main(mode: str) -> None:
     for kind, payload in read_packets():
         if kind == b"M" and json.loads(payload)["type"] == "quit" and mode != "hang":
             return
-        if kind == b"D" or mode == "echo":
+        if kind == b"D" and mode == "hex":
+            packet(b"D", f"hex {payload.hex()} \r\n".encode())
+        elif kind == b"D" or mode == "echo":
             packet(b"D", b"got " + payload + b"\r\n")
 
 

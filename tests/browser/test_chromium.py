@@ -64,21 +64,21 @@ async def test_the_printed_link_opens_the_app_and_keys_reach_it(page, command: l
 async def test_the_terminal_fills_the_window_and_follows_its_size(page) -> None:
     with served(TINY) as server:
         await page.goto(server.link)
-        await sees(page, "size 111x32")
+        await sees(page, "size 111x30")
         scroll = "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
         assert await page.evaluate(scroll) == [1000, 640]
         drawn = await page.evaluate(
             "(({ width, height }) => [width, height])(document.querySelector('.xterm-screen').getBoundingClientRect())"
         )
         assert 990 <= drawn[0] <= 1000
-        assert 620 <= drawn[1] <= 640
+        assert 592 <= drawn[1] <= 612
         assert await page.evaluate("document.fonts.check('15px \"Roboto Mono\"')")
         await page.set_viewport_size({"width": 800, "height": 500})
-        await sees(page, "size 88x25")
-        for width in (390, 360, 320):  # phones: the app draws on no fewer than 60 columns
+        await sees(page, "size 88x23")
+        for width in (390, 360, 320):  # phones: the app draws on no fewer than 40 columns
             await page.set_viewport_size({"width": width, "height": 700})
             async with asyncio.timeout(15):
-                while not any(60 <= columns <= 68 for columns in await drawn_columns(page)):
+                while not any(40 <= columns <= 48 for columns in await drawn_columns(page)):
                     await asyncio.sleep(0.05)
             assert await page.evaluate(scroll) == [width, 700]
 
@@ -178,9 +178,9 @@ async def test_ctrl_v_pastes_and_ctrl_shift_c_copies_what_is_selected(page, tmp_
         await sees(page, "raw ready")
         await page.keyboard.press("Control+v")
         await sees(page, "got from elsewhere")
-        await page.mouse.move(2, 8)
+        await page.mouse.move(2, 36)
         await page.mouse.down()
-        await page.mouse.move(400, 8, steps=5)
+        await page.mouse.move(400, 36, steps=5)
         await page.mouse.up()
         await page.keyboard.press("Control+Shift+C")
         assert await clipboard(page, server.url, tmp_path) == "raw ready"

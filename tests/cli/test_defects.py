@@ -15,7 +15,7 @@ from tests.audit.test_locked import HOLD, Holder
 from tests.cli.golden import NOW, Golden, fleet
 
 from sandbox_console.audit import lock, store
-from sandbox_console.cli import doctor, ls, spec_options
+from sandbox_console.cli import doctor, lookup, spec_options
 from sandbox_console.cli.lifecycle import _signal
 from sandbox_console.cli.logs import when
 from sandbox_console.errors import UsageError
@@ -180,7 +180,7 @@ def test_a_wait_for_the_audit_log_says_for_whom(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_header_has_the_widths_of_its_rows_though_an_empty_host_answers_first(monkeypatch) -> None:
-    monkeypatch.setattr(ls, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(lookup, "PATIENCE_S", 0.0)
 
     class Late(FakeBackend):
         async def list(self) -> Sequence[Sandbox]:

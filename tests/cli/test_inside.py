@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tarfile
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 from msgspec import structs
 from tests.cli.golden import NOW, Golden, sandboxes
 
+from sandbox_console.cli import lookup, parser
+from sandbox_console.cli.context import Sink, Streams
+from sandbox_console.cli.run import run
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.image import Image, Snapshot
@@ -134,7 +138,9 @@ def test_images_of_two_backends_need_a_name() -> None:
 HANGS = 3600.0
 
 
-def beside_a_silent_host(away: str, *, default: str = "") -> tuple[Golden, FakeBackend, FakeBackend]:
+def beside_a_silent_host(
+    away: str, *, default: str = "", timeout_s: float = 0.2
+) -> tuple[Golden, FakeBackend, FakeBackend]:
     """One host that answers, and one that did, with an image and a snapshot each."""
 
     def one(name: str) -> FakeBackend:
@@ -143,7 +149,7 @@ def beside_a_silent_host(away: str, *, default: str = "") -> tuple[Golden, FakeB
         return FakeBackend(name=name, within=Within(images=[image], snapshots=[snapshot]), clock=lambda: NOW)
 
     near, far = one("near"), one("far")
-    config = Config(backend=default, backends={"far": {"timeout_s": 0.2}})
+    config = Config(backend=default, backends={"far": {"timeout_s": timeout_s}})
     golden = Golden([near, far], config)
     golden("ls")
     if away == "dead":
@@ -168,6 +174,23 @@ def test_a_host_that_does_not_answer_and_may_be_meant_is_named(line: str, away: 
     assert "--only-answering" in golden.transcript
     assert list(near._images) == ["sha256:near"]
     assert list(near._snapshots) == ["s-near"]
+
+
+@pytest.mark.parametrize(("line", "row"), [("images ls", "near:1"), ("snapshot ls", "s-near"), ("stats", "near-web")])
+def test_a_list_prints_what_has_answered_before_a_frozen_host_gives_up(
+    line: str, row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden, near, _ = beside_a_silent_host("frozen", timeout_s=2.0)
+    web = structs.replace(sandboxes()[0], ref=SandboxRef("near", "local", "near00000001"), name="near-web")
+    near.sandboxes[web.ref.id] = web
+    monkeypatch.setattr(lookup, "PATIENCE_S", 0.05)
+    both = io.BytesIO()
+    streams = Streams(Sink(both, tty=False), Sink(both, tty=False))
+    assert run(parser.parse(line.split()), opener=golden._open, streams=streams, now=lambda: NOW) == 0
+    said = both.getvalue().decode()
+    assert said.index(row) < said.index("warning: far: unreachable"), said
+    assert said.index("waiting for far ...") < said.index("warning: far: unreachable"), said
+    assert said.count("NAME ") == 1, said
 
 
 @pytest.mark.parametrize("away", ["dead", "frozen"])

@@ -13,7 +13,7 @@ from tests.support.require import requires
 
 from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.errors import Denied, Unsupported
-from sandbox_console.model import action
+from sandbox_console.model import action, host_action
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Rules
@@ -78,8 +78,8 @@ async def test_each_ability_has_its_row(console, ref, unique):
     image = f"{unique()}:1"
     assert (await done(console, action.Commit(ref, image))).details["image_id"].startswith("sha256:")
     assert any(image in one.names for one in await console.inside.images(*HERE))
-    await done(console, action.RemoveImage(*HERE, image))
-    await done(console, action.PruneImages(*HERE))
+    await done(console, host_action.RemoveImage(*HERE, image))
+    await done(console, host_action.PruneImages(*HERE))
     name = unique()
     await done(console, action.Rename(ref, name))
     assert (await console.inspect(ref)).name == name
@@ -109,9 +109,9 @@ async def test_a_read_only_console_changes_no_image(engine, tmp_path, monkeypatc
     config = Config(policy=Rules(read_only=True))
     async with open_console(config, backends=[DockerBackend("default")]) as console:
         for what in (
-            action.PruneImages(*HERE, unused=True),
-            action.RemoveImage(*HERE, IMAGE),
-            action.PullImage(*HERE, "x:1"),
+            host_action.PruneImages(*HERE, unused=True),
+            host_action.RemoveImage(*HERE, IMAGE),
+            host_action.PullImage(*HERE, "x:1"),
         ):
             with pytest.raises(Denied):
                 await done(console, what)

@@ -18,7 +18,7 @@ from sandbox_console.model.event import Changed, HealthChanged, Listed
 from sandbox_console.model.sandbox import HealthState, SandboxRef
 from sandbox_console.service import Config, open_console
 from sandbox_console.service.bootstrap import make_backends
-from sandbox_console.service.config import Paths
+from sandbox_console.service.paths import Paths
 
 __all__ = ["certificates"]
 

@@ -122,6 +122,58 @@ async def test_the_home_folder_only_by_policy(home, tmp_path, monkeypatch):
     assert "is, contains or is inside" in await refused(tmp_path)
 
 
+PRIVATE = [
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".microsandbox", ".config/gcloud", ".config/containers",
+    ".config/gh", ".local/share/containers", ".local/share/docker", ".password-store", ".config/systemd", ".mozilla",
+]  # fmt: skip
+
+
+@pytest.fixture
+def apart(home, tmp_path, monkeypatch):
+    """A home whose configuration and state are elsewhere, so that they are no reason to refuse anything in it."""
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "apart"))
+    for name in ("DOCKER_CONFIG", "GNUPGHOME", "MSB_HOME", "CLOUDSDK_CONFIG", "DOCKER_HOST", "TMUX", "SSH_AUTH_SOCK"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+async def test_keys_programs_and_engines_are_no_workspace_unless_the_policy_says_so(apart, monkeypatch, name):
+    (apart / name / "inner").mkdir(parents=True)
+    (apart / "work/link").symlink_to(apart / name)
+    for folder in (name, f"{name}/inner", "work/link"):
+        why = await refused(apart / folder)
+        assert f"{apart / name}, w" in why
+        assert "policy.home_workspace" in why
+    if "/" in name:
+        assert "is, contains or is inside" in await refused((apart / name).parent)
+    monkeypatch.setenv("SANDBOX_CONSOLE_POLICY__HOME_WORKSPACE", "true")
+    async with open_console(backends=[FakeBackend([])]) as console:
+        await console.perform(Create(spec(apart / name), "fake", "local")).result()
+
+
+@pytest.mark.parametrize(
+    "variable", ["MSB_HOME", "GNUPGHOME", "CLOUDSDK_CONFIG", "AWS_SHARED_CREDENTIALS_FILE", "DOCKER_CONFIG"]
+)
+async def test_they_are_found_by_their_variables(apart, monkeypatch, variable):
+    (apart / "work/keys").mkdir()
+    monkeypatch.setenv(variable, str(apart / "work/keys"))
+    assert "is, contains or is inside" in await refused(apart / "work")
+
+
+@pytest.mark.parametrize("folder", ["/var/lib/docker", "/var/lib/containers/storage", "/var/lib/kubelet/pods"])
+async def test_what_engines_of_the_machine_are_made_of_is_no_workspace(apart, folder):
+    assert "where an engine keeps its sandboxes" in await refused(folder)
+
+
+async def test_a_folder_beside_them_is_one(apart):
+    (apart / ".config/other").mkdir()
+    (apart / "src/.ssh").mkdir(parents=True)
+    async with open_console(backends=[FakeBackend([])]) as console:
+        for folder in (apart / ".config/other", apart / "src"):
+            assert not await console.problems(spec(folder), "fake", "local")
+
+
 @pytest.mark.parametrize("name", ["SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST"])
 async def test_a_socket_of_the_operators_is_in_no_workspace(home, monkeypatch, name):
     """A guest of an ordinary user's console has that user's uid, and a container's root is root."""
@@ -191,7 +243,7 @@ async def test_what_was_given_is_known_until_it_is_gone(home, monkeypatch):
         assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
         fake.faults.dead = False
         await console.perform(Remove(made.ref, force=True)).result()
-    assert shared_folders.everywhere(state).all == set()
+    assert shared_folders.everywhere(state).shared == set()
 
 
 async def test_programs_and_state_where_a_guest_writes_are_not_used(home, monkeypatch):

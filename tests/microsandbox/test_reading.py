@@ -19,6 +19,7 @@ from sandbox_console.backends.microsandbox import (
     boots,
     create_options,
     egress,
+    guest_scripts,
     inventory,
     kvm,
     kvm_probe,
@@ -26,7 +27,6 @@ from sandbox_console.backends.microsandbox import (
     main_process,
     network,
     ports,
-    processes,
     translate,
 )
 from sandbox_console.backends.microsandbox.boots import Run
@@ -84,20 +84,20 @@ def test_what_a_guest_brings_into_the_log_is_no_failed_boot(tmp_path, monkeypatc
     hostile = f"2026-11-21T08:43:39.000001Z  {asked}" * times
     logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text() + hostile)
     assert boot_failure.failure("one") is None
-    assert boots.ended("one").why == ""
+    assert boots.ended("one").reason == ""
 
 
 def test_a_sandboxs_name_is_no_reason_of_its_end(tmp_path, monkeypatch):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
     log = (SAMPLES / "good.log").read_text()
     logs_of(tmp_path, "max_duration", log.replace("sandbox=e1", "sandbox=max_duration"))
-    assert boots.ended("max_duration").why == ""
+    assert boots.ended("max_duration").reason == ""
     logs_of(
         tmp_path,
         "two",
         f"{log}2026-11-21T08:44:38Z  INFO microsandbox_runtime::runner::vm: max duration 20s exceeded, triggering exit\n",
     )
-    assert boots.ended("two").why == "its max_duration ran out"
+    assert boots.ended("two").reason == "its max_duration ran out"
 
 
 def test_no_permission_names_the_group(tmp_path, monkeypatch):
@@ -479,7 +479,7 @@ def test_processes_are_read_and_the_kernels_left_out():
     text = f"{stat}\n1000 2048\nsh\0-c\0x\0\n\n9 (kworker) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0\n0 0\n\0\n\n"
     asking = stat.replace("7 (a b) c) S 1 7 7", "12 (sh) R 1 12 12")
     text = f"12\n{asking}\n0 9\nsh\0\0\n\n{text}"
-    [found] = processes.parse(text.encode())
+    [found] = guest_scripts.parse_processes(text.encode())
     assert (found.pid, found.parent, found.user, found.cpu_s, found.memory_bytes) == (7, 1, "1000", 2.0, 2048 * 1024)
     assert found.command == "sh -c x"
 

@@ -15,7 +15,8 @@ import pytest
 
 from sandbox_console.errors import ConfigError, Conflict, NotFound
 from sandbox_console.service import config_file
-from sandbox_console.service.config import Paths, load
+from sandbox_console.service.config import load
+from sandbox_console.service.paths import Paths
 
 BEGUN = """\
 # mine

@@ -16,8 +16,9 @@ from sandbox_console.hostfs import own_files
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.recording.cast import read_events, read_header
 from sandbox_console.service.alerts.store import AlertStore
-from sandbox_console.service.config import Paths, load
+from sandbox_console.service.config import load
 from sandbox_console.service.gate.holds import Holds
+from sandbox_console.service.paths import Paths
 from sandbox_console.service.presets import load_presets
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.known_names import KnownNames

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from sandbox_console.errors import InvalidSpec, SecretError
-from sandbox_console.model.action import Create, Fork, RestoreSnapshot, TakeSnapshot
+from sandbox_console.model.action import (
+    Create,
+    Fork,
+    TakeSnapshot,
+)
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.host_action import RestoreSnapshot
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, open_console

@@ -8,7 +8,8 @@ import pytest
 from sandbox_console.__main__ import main
 from sandbox_console.cli.run import unexpected
 from sandbox_console.errors import ConfigError
-from sandbox_console.service.config import Config, Paths, load
+from sandbox_console.service.config import Config, load
+from sandbox_console.service.paths import Paths
 
 
 @pytest.fixture

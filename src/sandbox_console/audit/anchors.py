@@ -58,10 +58,10 @@ class Anchors:
         self._journal = journal
         self.torn = False  # whether `read` met a part of a line at the end
 
-    def add(self, console: str, segment: int, seq: int, digest: bytes, why: str, *, sign: bool = False) -> Anchor:
+    def add(self, console: str, segment: int, seq: int, digest: bytes, reason: str, *, sign: bool = False) -> Anchor:
         """Append an anchor, on disk when this returns; ``sign`` gives it a signature as well. Raises OSError."""
         last = self.last()
-        anchor = Anchor(time.time_ns(), console, segment, seq, digest.hex(), why, last.mac if last else "")
+        anchor = Anchor(time.time_ns(), console, segment, seq, digest.hex(), reason, last.mac if last else "")
         self.keys.make()
         if sign:
             anchor = msgspec.structs.replace(anchor, sig=self.keys.sign(_text(anchor, "mac", "sig")))

@@ -38,11 +38,11 @@ def _lines(rows: Sequence[Row]) -> str:
     cell = Memo(_cell)
     made: list[str] = []
     for seq, ts, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, prev, digest in rows:
-        told = '"' + body.replace('"', '""') + '"' if body.startswith('{"') else cell[body]
+        quoted = '"' + body.replace('"', '""') + '"' if body.startswith('{"') else cell[body]
         belongs, took = "" if ref is None else f"{ref:d}", "" if dur is None else f"{dur:d}"
         made.append(
             f"{seq:d},{ts:d},{cell[kind]},{belongs},{cell[actor]},{cell[session]},{cell[request]},{cell[action]},"
-            f"{cell[backend]},{cell[target]},{cell[outcome]},{took},{told},{_hex(prev)},{_hex(digest)}\r\n"
+            f"{cell[backend]},{cell[target]},{cell[outcome]},{took},{quoted},{_hex(prev)},{_hex(digest)}\r\n"
         )
     return "".join(made)
 
@@ -53,9 +53,9 @@ def _cell(text: str) -> str:
 
 
 def _any_lines(rows: Sequence[Row]) -> str:
-    held = io.StringIO(newline="")
-    csv.writer(held).writerows([_any_cell(value) for value in row] for row in rows)
-    return held.getvalue()
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([_any_cell(value) for value in row] for row in rows)
+    return text.getvalue()
 
 
 def _any_cell(value: Any) -> Any:

@@ -16,7 +16,7 @@ from sandbox_console.audit.reserve import Reserve
 
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
 CHANGED, UNANCHORED, FOREIGN, REWRITTEN = "log-changed", "anchors-missing", "anchors-changed", "pages-changed"
-UNDIGESTED, PLANTED = "digests-missing", "file-planted"
+UNDIGESTED, PLANTED, REFUSED = "digests-missing", "file-planted", "urgent-refused"
 """What a checkpoint records because no later verification could notice it."""
 
 
@@ -32,7 +32,7 @@ class EndProof:
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:  # fmt: skip
         self.anchors = anchors
-        self.mine: rows.Place | None = None
+        self.mine: rows.Position | None = None
         self.digested = 0
         self._layout, self._segment, self._reserve, self._tell = layout, segment, reserve, tell
         self._keys = anchors.keys
@@ -44,10 +44,10 @@ class EndProof:
         """Whether an anchor is due, by the rows or the seconds since the last one."""
         return seq - self._anchored >= ANCHOR_EVERY or time.monotonic() - self._anchored_at >= ANCHOR_S
 
-    def tell_head(self, place: rows.Place) -> None:
+    def tell_head(self, position: rows.Position) -> None:
         """Write the head's file beside the database."""
         with suppress(OSError):  # an old head does not look like a cut log; the next append notices a missing one
-            seq, digest = place
+            seq, digest = position
             console, index = self._segment.console, self._segment.index
             self._heads.write(Head(console, index, seq, digest.hex(), self._anchored, digested=self.digested))
 
@@ -62,7 +62,7 @@ class EndProof:
         if self._heads.changed():
             self._meet_head(self._end())
 
-    def compared(self, head: rows.Place) -> rows.Place:
+    def compared(self, head: rows.Position) -> rows.Position:
         """The head to follow. If the last row that this process wrote is missing or different, that is recorded first.
 
         Later rows would hide a cut. Nothing is read while nobody else writes, because the head is that row then.
@@ -79,19 +79,19 @@ class EndProof:
         self._tell(CHANGED, {"wrote": seq, "hash": digest.hex(), "found": head[0]})
         return rows.head(db)
 
-    def _meet_head(self, place: rows.Place) -> None:
+    def _meet_head(self, position: rows.Position) -> None:
         """Check a head that another console or somebody else wrote: it must not be ahead of the log."""
         head, _ = self._heads.read()
         if head is None:
-            self._tell(UNANCHORED, {"missing": [self._layout.head.name], "rows": place[0]})
+            self._tell(UNANCHORED, {"missing": [self._layout.head.name], "rows": position[0]})
             self._heads.prepare()
             self.tell_head(self._end())
             return
         self._anchored = max(self._anchored, head.anchored)
         self.digested = head.digested
         waiting = self._reserve.last() if self._reserve.holding else None
-        if head.console == self._segment.console and head.seq > max(place[0], waiting[0] if waiting else 0):
-            self._tell(CHANGED, {"wrote": head.seq, "hash": head.hash, "found": place[0]})
+        if head.console == self._segment.console and head.seq > max(position[0], waiting[0] if waiting else 0):
+            self._tell(CHANGED, {"wrote": head.seq, "hash": head.hash, "found": position[0]})
 
     def missing(self) -> dict[str, Any]:
         """Make a missing key and head. Returns what was missing, which must be recorded before new files hide it."""
@@ -113,20 +113,20 @@ class EndProof:
             if self.anchors.last() is None:
                 self.anchor("first")
 
-    def anchor(self, why: str) -> None:
+    def anchor(self, reason: str) -> None:
         """Sign the head, unless it is signed already. Raises OSError, sqlite3.Error."""
         self._anchored_at = time.monotonic()
         self.miss_newest_anchor()
         seq, digest = self._end()
         if seq > self._anchored and seq > 0:
-            self.anchors.add(self._segment.console, self._segment.index, seq, digest, why, sign=self._signs(why))
+            self.anchors.add(self._segment.console, self._segment.index, seq, digest, reason, sign=self._signs(reason))
             self._anchored = seq
             self.tell_head((seq, digest))
 
-    def _signs(self, why: str) -> bool:
+    def _signs(self, reason: str) -> bool:
         """Whether an anchor is signed for other machines. Importing the library for it costs a short command 20 ms."""
         lately = time.time_ns() - self.anchors.signed_at_ns() < ANCHOR_S * 1e9
-        return self._segment.form > 1 and not (why == "session" and lately)
+        return self._segment.form > 1 and not (reason == "session" and lately)
 
     def miss_newest_anchor(self) -> None:
         """Record that an anchor of this log was removed while this process was writing."""
@@ -148,5 +148,5 @@ class EndProof:
             with suppress(OSError):
                 self.anchors.cut_foreign()
 
-    def _end(self) -> rows.Place:
+    def _end(self) -> rows.Position:
         return rows.head(self._segment.there())

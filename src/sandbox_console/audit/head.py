@@ -98,9 +98,9 @@ class HeadFile:
             os.close(fd)
 
     def _signed(self, head: Head) -> Head:
-        told: list[object] = [head.console, head.segment, head.seq, head.hash, head.anchored]
-        told += [head.digested] if head.digested else []  # a head that an older console wrote has none
-        text = json.dumps(told, separators=(",", ":"))
+        values: list[object] = [head.console, head.segment, head.seq, head.hash, head.anchored]
+        values += [head.digested] if head.digested else []  # a head that an older console wrote has none
+        text = json.dumps(values, separators=(",", ":"))
         return msgspec.structs.replace(head, mac=self._keys.of_head(text.encode()))
 
 

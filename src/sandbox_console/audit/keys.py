@@ -21,8 +21,8 @@ _SPKI = bytes.fromhex("302a300506032b6570032100")
 class KeyRefused(OSError):
     """Others could have read or replaced the key's file. ``hint`` says what to do."""
 
-    def __init__(self, why: str, hint: str) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
         self.hint = hint
 
 
@@ -64,6 +64,14 @@ class Keys:
         self._secret, self.form, self._seen = _read(self.path)
         self._row, self._head = (hmac.digest(self._secret, domain, "sha256") for domain in (_ROW, _HEAD))
         return self._secret != before
+
+    def load_or_make(self) -> bool:
+        """Load the key, or make one. Returns whether it differs from the previous one. Raises as `load` and `make`."""
+        try:
+            return self.load()
+        except FileNotFoundError:
+            self.make()
+            return True
 
     def secret(self) -> bytes:
         """The key itself. Raises OSError, KeyRefused, ValueError for a malformed one."""

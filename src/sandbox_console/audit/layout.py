@@ -43,6 +43,10 @@ class Layout(Struct, frozen=True):
         """The folder of the sessions' locks."""
         return self.folder / "sessions"
 
+    def urgent(self, session: str) -> Path:
+        """The file of a session's urgent rows that could not wait for the lock."""
+        return self.sessions / f"{session}.urgent"
+
     @property
     def anchors(self) -> Path:
         """Signed heads of the chain, one JSON line each."""
@@ -112,8 +116,8 @@ class Layout(Struct, frozen=True):
                 return f"{path.name} is not a file"
             limit = _MOST.get(path.name, _MOST_BY_SUFFIX.get(path.suffix, st.st_size))
             if st.st_size > limit:
-                what = "a note" if path.suffix == ".json" else "one"
-                return f"{path.name} has {st.st_size} bytes, and {what} of ours never {limit}"
+                noun = "a note" if path.suffix == ".json" else "one"
+                return f"{path.name} has {st.st_size} bytes, and {noun} of ours never {limit}"
         return ""
 
     def damaged(self) -> str:

@@ -42,7 +42,7 @@ def lines(block: Sequence[Sequence[Any]]) -> bytes:
 def event(row: Sequence[Any]) -> dict[str, Any]:
     """One row as an event. Data without a field in OCSF, such as the chain, is in ``unmapped``."""
     seq, ts_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur_us, body, prev, digest = row
-    told = rows.body_data(body)
+    data = rows.body_data(body)
     activity = _ACTIVITY.get(action, _OTHER)
     status = _STATUS.get(outcome, _FAILURE)
     made: dict[str, Any] = {
@@ -56,7 +56,7 @@ def event(row: Sequence[Any]) -> dict[str, Any]:
         "status": _NAMES[status],
         "actor": {"user": {"name": actor}, "session": {"uid": session}},
         "api": {"operation": action, "request": {"uid": request or str(seq)}, "service": {"name": "sandbox-console"}},
-        "src_endpoint": {"name": _host(told.get("origin"))},
+        "src_endpoint": {"name": _host(data.get("origin"))},
         "resources": [{"uid": target, "type": "sandbox", "namespace": backend}] if target else [],
         "metadata": {
             "version": VERSION,
@@ -64,11 +64,11 @@ def event(row: Sequence[Any]) -> dict[str, Any]:
             "product": {"name": "sandbox-console", "vendor_name": "sandbox-console", "version": _version()},
             "log_name": "audit",
         },
-        "unmapped": {"kind": kind, "ref": ref, "phase": kind, "body": told, "prev": prev.hex(), "hash": digest.hex()},
+        "unmapped": {"kind": kind, "ref": ref, "phase": kind, "body": data, "prev": prev.hex(), "hash": digest.hex()},
     }
     if dur_us is not None:
         made["duration"] = dur_us // 1000
-    if error := told.get("error"):
+    if error := data.get("error"):
         made["message"] = str(error)
     if outcome:
         made["status_detail"] = outcome
@@ -86,26 +86,26 @@ class _EventBody(msgspec.Struct):
     error: str = ""
 
 
-_told = msgspec.json.Decoder(_EventBody).decode
+_decode_body = msgspec.json.Decoder(_EventBody).decode
 
 
 def _line(row: Sequence[Any]) -> str:
     """An event as JSON. The parts that all events of a class share are encoded once, and the body is copied."""
     seq, ts_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur_us, body, prev, digest = row
     try:
-        told = _told(body)
+        data = _decode_body(body)
     except (msgspec.MsgspecError, RecursionError):
         return _encode(event(row))
     if not (
         body.isascii() and body.isprintable()
     ):  # the journal writes no others, and an edited body may break the line
         return _encode(event(row))
-    where = _WHERE % (_quote(target), _quote(backend)) if target else ""
+    resource = _WHERE % (_quote(target), _quote(backend)) if target else ""
     took = "" if dur_us is None else f',"duration":{dur_us // 1000}'
-    message = f',"message":{_quote(told.error)}' if told.error else ""
+    message = f',"message":{_quote(data.error)}' if data.error else ""
     return _template(kind, action, outcome) % (
         ts_ns // 1_000_000, _quote(actor), _quote(session), _quote(request or str(seq)),
-        _quote(told.origin.host or "unknown"), where, seq, "null" if ref is None else int(ref), body, prev.hex(),
+        _quote(data.origin.host or "unknown"), resource, seq, "null" if ref is None else int(ref), body, prev.hex(),
         digest.hex(), took, message,
     )  # fmt: skip
 
@@ -118,7 +118,7 @@ def _template(kind: str, action: str, outcome: str) -> str:
     """The JSON of a class of events, made from one such event, with a placeholder for each value that differs."""
     made = _encode(event((0, 0, kind, None, "", "", "", action, "", "", outcome, None, "{}", b"", b"")))
     made = made.replace("%", "%%")
-    for constant, place in (
+    for constant, placeholder in (
         ('"time":0,', '"time":%d,'),
         ('{"name":""},"session":{"uid":""}', '{"name":%s},"session":{"uid":%s}'),
         ('"request":{"uid":"0"}', '"request":{"uid":%s}'),
@@ -128,7 +128,7 @@ def _template(kind: str, action: str, outcome: str) -> str:
         ('"body":{},"prev":"","hash":""}', '"body":%s,"prev":"%s","hash":"%s"}%s%s'),
     ):
         begin, _, rest = made.partition(constant)
-        made = begin + place + rest
+        made = begin + placeholder + rest
     return made
 
 

@@ -29,7 +29,7 @@ from sandbox_console.audit.page_digests import (
     read,
     text_of,
 )
-from sandbox_console.audit.rows import Place
+from sandbox_console.audit.rows import Position
 
 _WAL_HEAD, _FRAME_HEAD = 32, 24  # bytes; https://www.sqlite.org/fileformat2.html#walformat
 
@@ -39,7 +39,7 @@ class PageDigests:
 
     def __init__(self, layout: Layout, segment: OpenSegment, keys: Keys) -> None:
         self._layout, self._segment, self._keys = layout, segment, keys
-        self._last: Place | None = None
+        self._last: Position | None = None
 
     def changed(self) -> list[int]:
         """The pages that were changed while no row was added. It compares only if somebody has written to the file."""
@@ -69,28 +69,28 @@ class PageDigests:
         digests were written. No reset of the write-ahead log can then have lost a page.
         """
         db = self._segment.there()
-        before, place = self._file(), rows.head(db)
+        before, position = self._file(), rows.head(db)
         frames = self._segment.checkpoint()
-        if place == self._last:
-            return place[0]
+        if position == self._last:
+            return position[0]
         if self._segment.room() < ROOM:
             return 0
         digests, _ = read(self._layout.pages, self._keys)
-        if digests is not None and digests.head.place == place and digests.head.file == self._file():
-            self._last = place
-            return place[0]
+        if digests is not None and digests.head.position == position and digests.head.file == self._file():
+            self._last = position
+            return position[0]
         each, page_bytes, count = self._made(db, digests, before, frames)
         if each is None:
             return 0
-        self._write(place, page_bytes, count, each)
-        self._last = place
-        return place[0]
+        self._write(position, page_bytes, count, each)
+        self._last = position
+        return position[0]
 
     def _made(
         self, db: sqlite3.Connection, digests: Digests | None, before: File, frames: int
     ) -> tuple[bytes | None, int, int]:
         """The digests of all pages, with the bytes and the number of the pages."""
-        [count], [page_bytes] = (db.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
+        [count], [page_bytes] = (db.execute(f"PRAGMA page_{name}").fetchone() for name in ("count", "size"))
         each = None
         if digests is not None and self._follows(digests.head, before) and digests.head.page_bytes == page_bytes:
             each = _replaced(digests.each, self._wal, frames, count, page_bytes)
@@ -99,9 +99,9 @@ class PageDigests:
             each = of_pages(content, page_bytes) if content is not None else None
         return each, page_bytes, count
 
-    def _write(self, place: Place, page_bytes: int, count: int, each: bytes) -> None:
+    def _write(self, position: Position, page_bytes: int, count: int, each: bytes) -> None:
         """Write the whole file or nothing, on disk when this returns, because the head will say that it is there."""
-        seq, digest = place
+        seq, digest = position
         head = Head(
             self._segment.console, self._segment.index, seq, digest.hex(), page_bytes, count,
             hashlib.sha256(each).hexdigest(), schema.statistics(self._segment.there()), self._stamp(),
@@ -121,8 +121,8 @@ class PageDigests:
             fresh.unlink(missing_ok=True)
             raise
 
-    def _describes(self, head: Head, place: Place) -> bool:
-        return self._is_of_segment(head) and head.place == place
+    def _describes(self, head: Head, position: Position) -> bool:
+        return self._is_of_segment(head) and head.position == position
 
     def _follows(self, head: Head, file: File) -> bool:
         return self._is_of_segment(head) and head.file == file

@@ -21,7 +21,7 @@ from msgspec import Struct
 from sandbox_console.audit import rows, schema
 from sandbox_console.audit.anchors import Check, sealed_text
 from sandbox_console.audit.keys import Keys
-from sandbox_console.audit.rows import Place
+from sandbox_console.audit.rows import Position
 
 HEAD = 1024
 """Bytes before the digests: the head as JSON, spaces, and a line feed."""
@@ -58,7 +58,7 @@ class Head(Struct, frozen=True):
     mac: str = ""
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         """The last row."""
         return self.seq, bytes.fromhex(self.hash)
 
@@ -128,37 +128,51 @@ def lost(digests: Digests | None, problem: str, digested: int, name: str) -> str
     return ""
 
 
-def against_digests(db: sqlite3.Connection, name: str, noted: Sequence[tuple[Digests | None, str]]) -> tuple[str, str]:
+def against_digests(db: sqlite3.Connection, path: Path, noted: Sequence[tuple[Digests | None, str]]) -> tuple[str, str]:
     """Compare the newest segment with its digests, which were read before and after the connection began to read.
 
     Returns what was changed, or else why it cannot be known; both are empty if no byte was changed. Raises
     sqlite3.Error.
     """
+    name = path.name
     digests, problem = noted[-1]
     if problem:
         return problem, ""
-    place = rows.head(db)
-    same = [one for one, _ in noted if one is not None and one.head.place == place]
+    position = rows.head(db)
+    same = [one for one, _ in noted if one is not None and one.head.position == position]
     if not same:
-        return "", _UNUSED.format(name) + _why_older(digests, place)
+        return "", _UNUSED.format(name) + _why_older(digests, position)
     if same[-1].head.statistics != schema.statistics(db):
         return "", _UNUSED.format(name) + "somebody ran ANALYZE after its digests were made"
     content = content_of(db)
     if content is None:
         return "", _UNUSED.format(name) + f"it has more than {MOST >> 20} MiB"
-    pages = same[-1].differing(content)
-    more = f" and {len(pages) - 1} more" if len(pages) > 1 else ""
-    return (f"page {pages[0]} of {name}{more} was changed where it has no row" if pages else ""), ""
+    if pages := same[-1].differing(content):
+        more = f" and {len(pages) - 1} more" if len(pages) > 1 else ""
+        return f"page {pages[0]} of {name}{more} was changed where it has no row", ""
+    return "", _behind_wal(path)
 
 
-def _why_older(digests: Digests | None, place: Place) -> str:
+def _behind_wal(path: Path) -> str:
+    """Why not every byte was compared, although every page is as it was: readers do not see what a WAL replaces."""
+    wal = path.with_name(path.name + "-wal")
+    with suppress(OSError):
+        if wal.stat().st_size:
+            return (
+                f"whether bytes that no row uses were changed in {wal.name}, or in the pages of {path.name} that it "
+                "replaces; all other pages were compared"
+            )
+    return ""
+
+
+def _why_older(digests: Digests | None, position: Position) -> str:
     if digests is None:
         return "there are no digests of its pages; the next console makes them when it closes the log"
-    if digests.head.seq >= place[0]:
+    if digests.head.seq >= position[0]:
         return f"the digests of its pages are from row {digests.head.seq}, which it does not have"
     return (
-        f"the digests of its pages are from row {digests.head.seq}, and rows up to {place[0]} were added by a console "
-        "that is still open, was killed or is older"
+        f"the digests of its pages are from row {digests.head.seq}, and rows up to {position[0]} were added by a "
+        "console that is still open, was killed or is older"
     )
 
 
@@ -177,7 +191,7 @@ def content_of(db: sqlite3.Connection) -> bytes | None:
     Opening the file beside SQLite would take away the locks that this process has on it (fcntl(2)): another console
     could then remove the write-ahead log as the last one.
     """
-    [count], [size] = (db.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
+    [count], [size] = (db.execute(f"PRAGMA page_{name}").fetchone() for name in ("count", "size"))
     return db.serialize() if count * size <= MOST else None
 
 

@@ -149,8 +149,8 @@ def _some(db: sqlite3.Connection, after: int, last: int) -> list[Any]:
 
 
 def _line(row: Sequence[Any]) -> bytes:
-    told = {
+    columns = {
         name: value.hex() if isinstance(value, bytes) else value
         for name, value in zip(schema.COLUMNS, row, strict=True)
     }
-    return json.dumps(told, ensure_ascii=True, separators=(",", ":")).replace("\x7f", "\\u007f").encode() + b"\n"
+    return json.dumps(columns, ensure_ascii=True, separators=(",", ":")).replace("\x7f", "\\u007f").encode() + b"\n"

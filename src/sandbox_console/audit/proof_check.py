@@ -29,16 +29,16 @@ class ProofCheck:
         found = _object(line, "an anchor")
         try:
             made = Anchor(**found)
-            place, digest = int(made.seq), bytes.fromhex(made.hash)
+            seq, digest = int(made.seq), bytes.fromhex(made.hash)
             holds = self._public.holds(made.sig, sealed_text(found, "mac", "sig"))
         except (TypeError, ValueError):
             raise ValueError("an anchor is malformed") from None
         if not holds:
-            raise ValueError(f"the anchor at row {place} is not signed by the key of this log")
+            raise ValueError(f"the anchor at row {seq} is not signed by the key of this log")
         if self._log not in ("", made.console):
-            raise ValueError(f"the anchor at row {place} is of another log")
+            raise ValueError(f"the anchor at row {seq} is of another log")
         self._log = made.console
-        self._keep(self._anchored, place, digest, "anchor")
+        self._keep(self._anchored, seq, digest, "anchor")
 
     def row(self, line: bytes) -> None:
         """Keep a row's hash until its link arrives."""
@@ -91,21 +91,21 @@ class ProofCheck:
             raise ValueError(f"row {seq} of the audit log ends a run of links, and no signed anchor has its hash")
         self._last = None
 
-    def _keep(self, table: dict[int, bytes], seq: int, digest: bytes, what: str) -> None:
+    def _keep(self, table: dict[int, bytes], seq: int, digest: bytes, noun: str) -> None:
         if seq in table:
-            raise ValueError(f"{what} {seq} of the audit log is there twice")
+            raise ValueError(f"{noun} {seq} of the audit log is there twice")
         if len(table) >= MOST:
-            raise ValueError(f"there are more than {MOST:,} of the audit log's {what}s")
+            raise ValueError(f"there are more than {MOST:,} of the audit log's {noun}s")
         table[seq] = digest
 
 
-def _object(line: bytes, what: str) -> dict[str, Any]:
+def _object(line: bytes, noun: str) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        raise ValueError(f"{what} is no JSON") from None
+        raise ValueError(f"{noun} is no JSON") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{what} is no object")  # noqa: TRY004 - the content is wrong, not a type here
+        raise ValueError(f"{noun} is no object")  # noqa: TRY004 - the content is wrong, not a type here
     return found
 
 

@@ -65,10 +65,10 @@ class Reserve:
     def rows(self) -> list[Row]:
         """The waiting rows, oldest first. A last row that a crash cut off was never acknowledged."""
         try:
-            held = read_own(self._path, _MOST_BYTES, follow=True).split(b"\0", 1)[0]
+            content = read_own(self._path, _MOST_BYTES, follow=True).split(b"\0", 1)[0]
         except OSError:  # no console writes to a log with anything but a file there, and verify() refuses it
             return []
-        return list(takewhile(bool, map(_parsed, held.splitlines())))  # type: ignore[arg-type]
+        return list(takewhile(bool, map(_parsed, content.splitlines())))  # type: ignore[arg-type]
 
     def last(self) -> Row | None:
         """The newest waiting row."""

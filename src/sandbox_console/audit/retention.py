@@ -36,10 +36,10 @@ def too_old(layout: Layout, keep: RetentionPolicy, anchors: Anchors) -> list[dic
     before_ns = time.time_ns() - int(keep.days * 86400e9) if keep.days else 0
     found: list[dict[str, Any]] = []
     for index in sealed:
-        told, _ = read_signed(layout.manifest(index), anchors.keys)
-        if told is None or not (index in too_many or told["sealed_at_ns"] < before_ns):
+        manifest, _ = read_signed(layout.manifest(index), anchors.keys)
+        if manifest is None or not (index in too_many or manifest["sealed_at_ns"] < before_ns):
             break  # oldest first and without a gap, so the rest stays one chain
-        found.append({name: told[name] for name in ("segment", "first_seq", "last_seq", "last_hash")})
+        found.append({name: manifest[name] for name in ("segment", "first_seq", "last_seq", "last_hash")})
     return found
 
 

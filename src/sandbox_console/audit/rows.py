@@ -15,7 +15,7 @@ from sandbox_console.audit.reserve import EMERGENCY
 from sandbox_console.model.audit import Kind
 
 Row = tuple[Any, ...]
-Place = tuple[int, bytes]
+Position = tuple[int, bytes]
 """A row's seq and hash."""
 
 
@@ -33,6 +33,8 @@ class Draft(Struct, frozen=True):
     outcome: str = ""
     dur_us: int | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
+    at_ns: int = 0
+    """When it was recorded beside the log; 0 for a row that is recorded now."""
 
     @property
     def urgent(self) -> bool:
@@ -40,7 +42,7 @@ class Draft(Struct, frozen=True):
         return self.kind is not Kind.ATTEMPT or self.action in EMERGENCY
 
 
-def chained(drafts: Sequence[Draft], head: Place, mac: Callable[[bytes], bytes] | None) -> list[Row]:
+def chained(drafts: Sequence[Draft], head: Position, mac: Callable[[bytes], bytes] | None) -> list[Row]:
     """The drafts as rows after ``head``. The second of two drafts belongs to the first, whose seq is now known.
 
     ``mac`` makes a row's MAC. It is None in a segment of form 1, whose rows have none.
@@ -51,8 +53,8 @@ def chained(drafts: Sequence[Draft], head: Place, mac: Callable[[bytes], bytes] 
         seq += 1
         ref = seq - 1 if draft.ref is None and draft is not drafts[0] else draft.ref
         columns = (
-            seq, time.time_ns(), str(draft.kind), ref, draft.actor, draft.session, draft.request_id, draft.action,
-            draft.backend, draft.target, str(draft.outcome), draft.dur_us, canonical(draft.body),
+            seq, draft.at_ns or time.time_ns(), str(draft.kind), ref, draft.actor, draft.session, draft.request_id,
+            draft.action, draft.backend, draft.target, str(draft.outcome), draft.dur_us, canonical(draft.body),
         )  # fmt: skip
         made = chain.made(2 if mac else 1, prev, columns)
         rows.append((*columns, prev, made, *([mac(made)] if mac else [])))
@@ -68,14 +70,14 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
         raise sqlite3.IntegrityError("a trigger that is not one of its own keeps rows out; see `audit verify`")
 
 
-def place(row: Row) -> Place:
-    """The place of a row."""
+def position(row: Row) -> Position:
+    """The position of a row: its number and its hash."""
     return row[0], row[chain.HASH]
 
 
-def head(connection: sqlite3.Connection) -> Place:
-    """The place of a segment's last row, which the next one follows."""
-    found: Place | None = connection.execute("SELECT seq, hash FROM record ORDER BY seq DESC LIMIT 1").fetchone()
+def head(connection: sqlite3.Connection) -> Position:
+    """The position of a segment's last row, which the next one follows."""
+    found: Position | None = connection.execute("SELECT seq, hash FROM record ORDER BY seq DESC LIMIT 1").fetchone()
     if found is not None:
         return found
     begin = schema.head_of(connection)

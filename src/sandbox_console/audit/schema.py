@@ -261,10 +261,10 @@ def _plain(statement: str) -> str:
 
 def _statements() -> list[str]:
     statements: list[str] = []
-    held = ""
+    statement = ""
     for line in _SCHEMA.splitlines():
-        held += line + "\n"
-        if sqlite3.complete_statement(held):
-            statements.append(held)
-            held = ""
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            statements.append(statement)
+            statement = ""
     return statements

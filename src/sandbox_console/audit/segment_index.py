@@ -59,12 +59,12 @@ def spans(layout: Layout, index: int, text: str) -> list[Span] | None:
     if found is None:
         return None
     first, last, bits = found
-    held: list[Span] = []
+    joined_spans: list[Span] = []
     for number, begin in enumerate(range(first, last + 1, BLOCK)):
         if text_index.may_have(bits, wanted, number * text_index.SIZE):
-            joined = bool(held) and held[-1][1] == begin - 1
-            held.append((held.pop()[0] if joined else begin, min(begin + BLOCK - 1, last)))
-    return held[::-1]
+            joined = bool(joined_spans) and joined_spans[-1][1] == begin - 1
+            joined_spans.append((joined_spans.pop()[0] if joined else begin, min(begin + BLOCK - 1, last)))
+    return joined_spans[::-1]
 
 
 def there(layout: Layout, index: int) -> bool:

@@ -19,7 +19,7 @@ from sandbox_console.audit.anchors import Anchors, Check, sealed_text, sync_fold
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import PLANTED, Layout
 from sandbox_console.audit.page_digests import content_of
-from sandbox_console.audit.rows import Place
+from sandbox_console.audit.rows import Position
 from sandbox_console.hostfs.own_files import read_own, set_aside
 
 _BESIDE = ("-journal", "-wal", "-shm")  # https://www.sqlite.org/tempfiles.html
@@ -94,10 +94,10 @@ def follow_on(db: sqlite3.Connection, layout: Layout, index: int, anchors: Ancho
     last, digest = rows.head(db)
     [count] = db.execute("SELECT count(*) FROM record").fetchone()
     carried = sorted(schema.open_attempts(db))
-    told = {"segment": index, "console": head.console, "first_seq": head.first_seq, "last_seq": last, "rows": count,
+    manifest = {"segment": index, "console": head.console, "first_seq": head.first_seq, "last_seq": last, "rows": count,
             "genesis": head.genesis.hex(), "last_hash": digest.hex(), "sealed_at_ns": time.time_ns(),
             "carried": fingerprint(carried), "sha256": digest_of(db)}  # fmt: skip
-    write_signed(layout.manifest(index), told, anchors)
+    write_signed(layout.manifest(index), manifest, anchors)
     make(layout.segment(index + 1), schema.Head(head.console, index + 1, digest, last + 1, tuple(carried)))
 
 
@@ -119,9 +119,9 @@ def leave_damaged(layout: Layout, index: int, problem: str, anchors: Anchors) ->
     last = max(readable[0] if readable else 0, anchor.seq if anchor else 0)
     link = bytes.fromhex(anchor.hash) if anchor else b""
     console = anchor.console if anchor else schema.new_log().console
-    told = {"segment": index, "problem": problem, "at_ns": time.time_ns(), "last_seq": last, "link": link.hex(),
+    note = {"segment": index, "problem": problem, "at_ns": time.time_ns(), "last_seq": last, "link": link.hex(),
             "anchored_seq": anchor.seq if anchor else 0, "console": console}  # fmt: skip
-    write_signed(layout.quarantine(index), told, anchors)
+    write_signed(layout.quarantine(index), note, anchors)
     make(layout.segment(index + 1), schema.Head(console, index + 1, link, last + 1))
 
 
@@ -132,10 +132,11 @@ def is_damage(error: Exception) -> bool:
 
 
 def garbage(db: sqlite3.Connection, path: Path) -> str:
-    """The bytes after the last page of a segment's file, if it has no write-ahead log; empty if there are none."""
-    with suppress(OSError):
-        if path.with_name(path.name + "-wal").stat().st_size:
-            return ""
+    """The bytes after the last page of a segment's file; empty if there are none.
+
+    With a write-ahead log the file may be shorter than what readers see, but never longer: pages are moved into it from
+    the first one, which says how many there are.
+    """
     [pages], [page] = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
     more = path.stat().st_size - pages * page
     return f"{more} bytes that do not belong to it follow its end" if more > 0 else ""
@@ -153,11 +154,11 @@ def damage(db: sqlite3.Connection, *, indexes: bool = False) -> str:
     return "" if found == "ok" else str(found)
 
 
-def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
+def write_signed(path: Path, manifest: dict[str, Any], anchors: Anchors) -> None:
     """Write a manifest, signed with the anchors' key, as a whole or not at all. Raises OSError."""
     anchors.keys.make()
-    told = told | {"sig": anchors.keys.sign(sealed_text(told))}
-    text = _rendered(told | {"mac": anchors.keys.mac(sealed_text(told))})
+    manifest = manifest | {"sig": anchors.keys.sign(sealed_text(manifest))}
+    text = _rendered(manifest | {"mac": anchors.keys.mac(sealed_text(manifest))})
     fresh = path.with_name(path.name + ".new")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "w") as file:
@@ -175,32 +176,32 @@ def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[
     """
     try:
         text = read_own(path, _NOTE_MOST, follow=True).decode()
-        told = json.loads(text)
-        same = text == _rendered(told)
-        mac, sig = told.pop("mac", ""), told.get("sig", "")
-        made = by.mac(sealed_text(told)) if isinstance(by, Keys) else ""
-        told.pop("sig", None)
+        manifest = json.loads(text)
+        same = text == _rendered(manifest)
+        mac, sig = manifest.pop("mac", ""), manifest.get("sig", "")
+        made = by.mac(sealed_text(manifest)) if isinstance(by, Keys) else ""
+        manifest.pop("sig", None)
     except FileNotFoundError:
         return None, f"{path.name} cannot be checked: the anchors' key is missing" if path.exists() else ""
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return None, f"{path.name} cannot be read"
-    holds = made == mac if isinstance(by, Keys) else _by_public_key(told, sig, by, unsigned=unsigned)
+    holds = made == mac if isinstance(by, Keys) else _by_public_key(manifest, sig, by, unsigned=unsigned)
     if not (same and holds):
         return None, f"{path.name} was changed: its signature is not valid"
-    return told, ""
+    return manifest, ""
 
 
-def _by_public_key(told: dict[str, Any], sig: object, by: PublicKey, *, unsigned: bool) -> bool:
+def _by_public_key(manifest: dict[str, Any], sig: object, by: PublicKey, *, unsigned: bool) -> bool:
     if not sig:  # anybody may have written it, but it has the right form
-        return unsigned and {"rows", "last_seq", "last_hash"} <= told.keys() and type(told["last_seq"]) is int
-    return isinstance(sig, str) and by.holds(sig, sealed_text(told))
+        return unsigned and {"rows", "last_seq", "last_hash"} <= manifest.keys() and type(manifest["last_seq"]) is int
+    return isinstance(sig, str) and by.holds(sig, sealed_text(manifest))
 
 
-def _rendered(told: dict[str, Any]) -> str:
-    return json.dumps(told, indent=1) + "\n"
+def _rendered(manifest: dict[str, Any]) -> str:
+    return json.dumps(manifest, indent=1) + "\n"
 
 
-def _readable_place(path: Path) -> Place | None:
+def _readable_place(path: Path) -> Position | None:
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as db:
         return rows.head(db)
     return None

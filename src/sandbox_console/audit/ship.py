@@ -124,9 +124,9 @@ class _Server:
         except self._errors as error:
             raise self._failed("did not take the rows", error) from None
 
-    def _failed(self, what: str, error: Exception) -> ShipFailed:
+    def _failed(self, failure: str, error: Exception) -> ShipFailed:
         reason = str(error).replace(self._dsn, "***") or type(error).__name__
-        return ShipFailed(f"the audit server {what}: {reason}", hint="they stay in the local log and are sent again")
+        return ShipFailed(f"the audit server {failure}: {reason}", hint="they stay in the local log and are sent again")
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
@@ -142,15 +142,15 @@ async def _console(layout: Layout) -> str:
 
 def cursor(path: Path, console: str) -> int:
     """The last seq that was sent. Without a valid cursor it is 0; rows that are sent again are not stored twice."""
-    whose, seq = place(path)
-    return seq if whose == console else 0
+    log, seq = shipped_position(path)
+    return seq if log == console else 0
 
 
-def place(path: Path) -> tuple[str, int]:
+def shipped_position(path: Path) -> tuple[str, int]:
     """The log that was shipped, and the last seq that was sent."""
     try:
-        told = json.loads(path.read_text())
-        return str(told["console"]), int(told["seq"])
+        cursor = json.loads(path.read_text())
+        return str(cursor["console"]), int(cursor["seq"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "", 0
 

@@ -142,8 +142,8 @@ async def _whole(content: aiohttp.StreamReader) -> bytes:
         return ended.partial
 
 
-def _failed(what: str, reason: str) -> ShipFailed:
-    return ShipFailed(f"the collector {what}: {reason}", hint="they stay in the local log and are sent again")
+def _failed(failure: str, reason: str) -> ShipFailed:
+    return ShipFailed(f"the collector {failure}: {reason}", hint="they stay in the local log and are sent again")
 
 
 def _rejected(path: str, body: bytes) -> str:

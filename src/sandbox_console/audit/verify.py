@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox_console.audit import ship
+from sandbox_console.audit import ship, urgent_rows
 from sandbox_console.audit.anchors import Anchor, Anchors
 from sandbox_console.audit.end_proof import ANCHOR_EVERY
 from sandbox_console.audit.head import Head, HeadFile
@@ -21,6 +21,8 @@ LIMITS = (
     "an older copy of log and anchors together looks whole; only a copy in journald or elsewhere shows what is missing",
     "what was done without this console is in no row",
 )
+_HEAD_TRIES, _HEAD_WAIT_S = 20, 0.005
+"""How long a console that has just committed a row may take to write the head."""
 BY_PUBLIC_KEY = (
     "with the public key: whether rows after the last signed anchor are the console's, and whether some were cut",
 )
@@ -35,15 +37,15 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     something in the folder does not belong to a log.
     """
     layout = Layout(path, archive)
-    for place in (layout, *([Layout(archive / path.name)] if archive else [])):
-        if strange := place.strange():
-            hint = f"it was put there: look at it, then remove it from {place.folder}"
+    for one in (layout, *([Layout(archive / path.name)] if archive else [])):
+        if strange := one.strange():
+            hint = f"it was put there: look at it, then remove it from {one.folder}"
             raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
     anchors = Anchors(layout.anchors, layout.key)
     # The proofs of rows are read first, and the head before the anchors, so that the anchor it names already exists.
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
     signed, problem = anchors.read(public)
-    shipped = ship.place(layout.cursor)  # the same
+    shipped = ship.shipped_position(layout.cursor)  # the same
     found = Findings()
     vouched = {anchor.seq: anchor.hash for anchor in signed} | ({head.seq: head.hash} if head else {})
     log = Log(layout, public or anchors.keys, vouched, head.digested if head else 0)
@@ -57,6 +59,10 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     _against_gap(anchors.last() if signed and public is None else None, found)
     _against_cursor(shipped, found)
     walk_reserve(log, found)
+    if waiting := urgent_rows.waiting_in(layout.sessions):
+        found.warnings.append(
+            f"{waiting} urgent rows wait in {layout.sessions.name}/ until a console has the log's lock"
+        )
     if public is None:
         _against_head(log, head, beheaded, signed, found)
     _altered(found)
@@ -130,6 +136,23 @@ def _against_head(log: Log, head: Head | None, problem: str, signed: list[Anchor
         found.fail(f"the tail was cut: row {head.seq} was written, and the log ends at row {end}", end + 1)
     elif head.anchored > (signed[-1].seq if signed else 0):
         found.fail(f"anchors were cut: row {head.anchored} was anchored last, and its anchor is gone")
+    elif head.seq < found.last and (older := _set_back(log, found.last)):
+        found.warnings.append(older)
+
+
+def _set_back(log: Log, end: int) -> str:
+    """What can be told of a head that stays behind the log; empty if a console was about to write it."""
+    seq = 0
+    for _ in range(_HEAD_TRIES):
+        head, _ = HeadFile(log.layout.head, Keys(log.layout.key)).read()
+        if head is None or head.seq >= end:
+            return ""
+        seq = head.seq
+        time.sleep(_HEAD_WAIT_S)
+    return (
+        f"whether {log.layout.head.name} was set back: it is from row {seq}, and the log ends at row {end}; a kill "
+        "or a power cut can leave that"
+    )
 
 
 def _against_gap(last: Anchor | None, found: Findings) -> None:
@@ -140,7 +163,7 @@ def _against_gap(last: Anchor | None, found: Findings) -> None:
         )
 
 
-def _against_cursor(place: tuple[str, int], found: Findings) -> None:
-    console, shipped = place
+def _against_cursor(position: tuple[str, int], found: Findings) -> None:
+    console, shipped = position
     if console == found.console and shipped > found.last:
         found.fail(f"the tail was cut: row {shipped} was shipped, and the log ends at row {found.last}", found.last + 1)

@@ -14,7 +14,7 @@ from sandbox_console.audit import chain, page_digests, schema, segments
 from sandbox_console.audit.anchors import Check
 from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.db_thread import unit
-from sandbox_console.audit.end_proof import CHANGED, FOREIGN, PLANTED, REWRITTEN, UNANCHORED, UNDIGESTED
+from sandbox_console.audit.end_proof import CHANGED, FOREIGN, PLANTED, REFUSED, REWRITTEN, UNANCHORED, UNDIGESTED
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.page_digests import Digests
@@ -88,7 +88,7 @@ async def walk_segment(log: Log, index: int, found: Findings, *, newest: bool) -
             if db is None:
                 return
             noted = [log.digests()] if newest else []
-            told, walked = await unit(db, lambda: _walk(db._conn, log, index, found, noted))  # noqa: SLF001
+            facts, walked = await unit(db, lambda: _walk(db._conn, log, index, found, noted))  # noqa: SLF001
     except AuditUnavailable as error:
         if newest:
             raise
@@ -96,25 +96,28 @@ async def walk_segment(log: Log, index: int, found: Findings, *, newest: bool) -
             found.fail(f"segment {index}: {error.message}")
         return
     found.segments += 1
-    found.rows += told["rows"]
-    found.attempts += told["attempts"]
-    found.ends += told["ends"]
-    found.unknown += told["unknown"]
+    found.rows += facts["rows"]
+    found.attempts += facts["attempts"]
+    found.ends += facts["ends"]
+    found.unknown += facts["unknown"]
     found.last, found.head = walked.last, walked.head
     found.forged = found.forged or walked.forged
     if walked.went_back is not None:
-        found.warnings.append(f"the clock went back before row {walked.went_back}; the order is that of the ids")
+        found.warnings.append(
+            f"row {walked.went_back} is older than the one before it: the clock went back, or it was recorded beside "
+            "the log while another console had its lock; the order is that of the ids"
+        )
     if _left(log, index, found, newest=newest):
         return  # the next segment's beginning reports it
     if walked.problem:
         found.fail(walked.problem, walked.bad)
-    if told["damage"]:
-        found.fail(f"segment {index} is damaged: {told['damage']}")
-    _note_altered(log, index, told, found)
+    if facts["damage"]:
+        found.fail(f"segment {index} is damaged: {facts['damage']}")
+    _note_altered(log, index, facts, found)
     if newest:
-        _compare(told["pages"], found)
+        _compare(facts["pages"], found)
     else:  # as it was before the walk: another console may seal a segment while it is walked
-        found.altered += _against_manifest(log, index, told, walked, found)
+        found.altered += _against_manifest(log, index, facts, walked, found)
 
 
 def _left(log: Log, index: int, found: Findings, *, newest: bool = False) -> bool:
@@ -127,23 +130,23 @@ def _left(log: Log, index: int, found: Findings, *, newest: bool = False) -> boo
     return left is not None
 
 
-def _note_altered(log: Log, index: int, told: Mapping[str, Any], found: Findings) -> None:
+def _note_altered(log: Log, index: int, facts: Mapping[str, Any], found: Findings) -> None:
     opened = f"segment {index} was opened to be changed: "
-    if told["altered"]:
-        found.altered.append(opened + told["altered"])
+    if facts["altered"]:
+        found.altered.append(opened + facts["altered"])
     # Every console that writes a later form also signs.
     before, _ = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=found.form == 1)
-    if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
+    if facts["carried"] != (before or {}).get("carried", facts["carried"] if before else segments.fingerprint([])):
         found.altered.append(opened + "its table carried is not as made")
 
 
-def _against_manifest(log: Log, index: int, told: Mapping[str, Any], walked: Walk, found: Findings) -> list[str]:
+def _against_manifest(log: Log, index: int, facts: Mapping[str, Any], walked: Walk, found: Findings) -> list[str]:
     made, problem = segments.read_signed(log.layout.manifest(index), log.by, unsigned=found.form == 1)
     if made is None:
         return [problem or f"the manifest of segment {index} is missing"]
-    if (made["rows"], made["last_seq"], made["last_hash"]) != (told["rows"], walked.last, walked.head.hex()):
+    if (made["rows"], made["last_seq"], made["last_hash"]) != (facts["rows"], walked.last, walked.head.hex()):
         return [f"segment {index} does not match its manifest"]
-    _compare(page_digests.against_manifest(log.layout.stored(index).name, made.get("sha256"), told["sha256"]), found)
+    _compare(page_digests.against_manifest(log.layout.stored(index).name, made.get("sha256"), facts["sha256"]), found)
     return []
 
 
@@ -164,33 +167,38 @@ def _walk(
         head = schema.head_of(db)
         if problem := _link(log, index, head, found) or _older(db, log, index, found):
             found.fail(problem, head.first_seq)
-        told: dict[str, Any] = {
-            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
-            "rows": 0,
-            "attempts": 0,
-            "ends": 0,
-            "unknown": 0,
-            "pages": ("", ""),
-        }
-        told["altered"] = schema.altered(db, closed=not noted)
-        told["sha256"] = "" if noted else segments.digest_of(db)
-        told["carried"] = segments.fingerprint(schema.carried(db))
+        facts = _facts(db, log, index, closed=not noted)
         found.signs = found.signs or schema.signs(db)
         columns = f"{_COLUMNS}, mac" if found.form > 1 else _COLUMNS
         rows = db.execute(f"SELECT {columns} FROM record ORDER BY seq")  # noqa: S608
         try:
             walked = chain.walk(head.genesis, head.first_seq - 1, rows, log.signed, found.form, log.mac)
-            told |= _counts(db)
+            facts |= _counts(db)
             found.retired |= _retired(db, log.known)
             found.altered += _told_by_consoles(db)
             if noted:  # a console that wrote in between has written them again
                 noted.append(log.digests())
-                told["pages"] = page_digests.against_digests(db, log.layout.stored(index).name, noted)
+                facts["pages"] = page_digests.against_digests(db, log.layout.stored(index), noted)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
-        return told, walked
+        return facts, walked
     finally:
         db.execute("ROLLBACK")
+
+
+def _facts(db: sqlite3.Connection, log: Log, index: int, *, closed: bool) -> dict[str, Any]:
+    """What is known about a segment before its rows are read. The newest one is not ``closed``."""
+    return {
+        "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
+        "rows": 0,
+        "attempts": 0,
+        "ends": 0,
+        "unknown": 0,
+        "pages": ("", ""),
+        "altered": schema.altered(db, closed=closed),
+        "sha256": segments.digest_of(db) if closed else "",
+        "carried": segments.fingerprint(schema.carried(db)),
+    }
 
 
 def _older(db: sqlite3.Connection, log: Log, index: int, found: Findings) -> str:
@@ -213,19 +221,20 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
     sql = "SELECT body FROM record WHERE action = 'retention' AND kind = 'checkpoint' AND seq <= ?"
     rows = db.execute(sql, (known,)).fetchall()
     with suppress(ValueError, TypeError, KeyError, RecursionError):
-        return {told["segment"] for [body] in rows for told in json.loads(body)["removed"]}
+        return {removed["segment"] for [body] in rows for removed in json.loads(body)["removed"]}
     return set()
 
 
 def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     """The problems that consoles saw and recorded."""
-    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
+    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
     words = {CHANGED: "rows that a console had written before it were missing or different",
              UNANCHORED: "the anchors or their key were missing, and new ones were started",
              FOREIGN: "bytes that are no part of an anchor followed the last anchor",
              REWRITTEN: "the segment's file had been changed where it has no row",
              UNDIGESTED: "the digests of its pages were gone, changed or set back, and new ones were made",
-             PLANTED: "a file was beside the database that no console made, and was set aside unread"}  # fmt: skip
+             PLANTED: "a file was beside the database that no console made, and was set aside unread",
+             REFUSED: "lines in a session's file of urgent rows were not a console's, and were refused"}  # fmt: skip
     return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
 
 
@@ -246,14 +255,14 @@ def _link(log: Log, index: int, head: schema.Head, found: Findings) -> str:
             return f"segment {index} says that it is of another log than segment {index - 1}"
         follows = (found.last + 1, found.head) == (head.first_seq, head.genesis)
         return "" if follows or found.problem else f"segment {index} does not follow segment {index - 1}"
-    told, problem = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=True)
+    manifest, problem = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=True)
     if found.segments:
         return f"segment {index - 1} is missing"
-    if told is None:
+    if manifest is None:
         return problem or f"segment {index - 1} is missing, and there is no manifest for it"
-    if (told["last_seq"] + 1, told["last_hash"]) != (head.first_seq, head.genesis.hex()):
+    if (manifest["last_seq"] + 1, manifest["last_hash"]) != (head.first_seq, head.genesis.hex()):
         return f"segment {index} does not follow segment {index - 1} as its manifest says"
-    found.warnings.append(f"rows up to {told['last_seq']} were removed by retention; their manifests remain")
+    found.warnings.append(f"rows up to {manifest['last_seq']} were removed by retention; their manifests remain")
     return ""
 
 

@@ -98,18 +98,18 @@ def _add_alerts(verbs: Any, verb: _Add) -> None:
     watch.set_defaults(follow=True)
     watch.add_argument("--status-port", metavar="P", help="serve /status and /metrics at 127.0.0.1; 0 for a free port")
     alerts = verb(verbs, "alerts", "what the rules of [alerts] found, and the messages about it")
-    what = alerts.add_subparsers(dest="what", metavar="VERB", required=True)
-    verb(what, "ls", "list the alerts that fire").add_argument(
+    verbs = alerts.add_subparsers(dest="what", metavar="VERB", required=True)
+    verb(verbs, "ls", "list the alerts that fire").add_argument(
         "--all", action="store_true", help="include those that are over"
     )
-    verb(what, "outbox", "list messages that have not arrived yet, with the reason")
-    silence = verb(what, "silence", "send no messages of a rule for a while; without RULE list the silences")
+    verb(verbs, "outbox", "list messages that have not arrived yet, with the reason")
+    silence = verb(verbs, "silence", "send no messages of a rule for a while; without RULE list the silences")
     silence.add_argument("rule", metavar="RULE", nargs="?", help="a rule's name; * and ? stand for any letters")
     silence.add_argument("--sandbox", metavar="NAME", default="*", help="only about sandboxes of this name, or pattern")
     silence.add_argument("--for", metavar="T", dest="period", default="1h", help="90s, 15m, 2h; by default 1h")
     silence.add_argument("--reason", metavar="TEXT", default="", help="why, for the list and the audit log")
     silence.add_argument("--undo", metavar="ID", help="end this silence")
-    test = verb(what, "test", "send a message over channels now, and say whether it arrived")
+    test = verb(verbs, "test", "send a message over channels now, and say whether it arrived")
     test.add_argument("channels", metavar="CHANNEL", nargs="*", help="by default all of the configuration")
 
 
@@ -126,33 +126,33 @@ def _add_derived(verbs: Any, verb: _Add) -> None:
 
 def _add_images(verbs: Any, verb: _Add) -> None:
     images = verb(verbs, "images", "the images that sandboxes are made from")
-    what = images.add_subparsers(dest="what", metavar="VERB", required=True)
-    verb(what, "ls", "print all images")
-    verb(what, "pull", "pull images from their registry").add_argument(
+    verbs = images.add_subparsers(dest="what", metavar="VERB", required=True)
+    verb(verbs, "ls", "print all images")
+    verb(verbs, "pull", "pull images from their registry").add_argument(
         "images", metavar="IMAGE", nargs="+", help="a name"
     )
-    rm = verb(what, "rm", "remove images, or one of an image's names")
+    rm = verb(verbs, "rm", "remove images, or one of an image's names")
     rm.add_argument("images", metavar="IMAGE", nargs="+", help="a name or an id")
     rm.add_argument("--force", action="store_true", help="remove it even if a sandbox uses it")
-    prune = verb(what, "prune", "remove images without a name")
+    prune = verb(verbs, "prune", "remove images without a name")
     prune.add_argument("--all", action="store_true", help="all images that no sandbox uses")
     prune.add_argument("--dry-run", action="store_true", help="only say which, and how much space that would free")
-    load = verb(what, "load", "load an image from an archive")
+    load = verb(verbs, "load", "load an image from an archive")
     load.add_argument("file", metavar="FILE", help="an archive from images save; - is stdin")
-    save = verb(what, "save", "save an image to an archive")
+    save = verb(verbs, "save", "save an image to an archive")
     save.add_argument("image", metavar="IMAGE", help="a name or an id")
     save.add_argument("-o", "--output", metavar="FILE", help="by default stdout")
 
 
 def _add_snapshots(verbs: Any, verb: _Add) -> None:
     snapshot = verb(verbs, "snapshot", "saved states of sandboxes")
-    what = snapshot.add_subparsers(dest="what", metavar="VERB", required=True)
-    create = verb(what, "create", "take a snapshot of a sandbox")
+    verbs = snapshot.add_subparsers(dest="what", metavar="VERB", required=True)
+    create = verb(verbs, "create", "take a snapshot of a sandbox")
     create.add_argument("name", metavar="NAME", help=_NAME)
     create.add_argument("snapshot", metavar="SNAPSHOT", help="its name")
     create.add_argument("--full", action="store_true", help="save its memory as well as its disk")
-    verb(what, "ls", "print all snapshots")
-    restore = verb(what, "restore", "make a running sandbox from a snapshot")
+    verb(verbs, "ls", "print all snapshots")
+    restore = verb(verbs, "restore", "make a running sandbox from a snapshot")
     restore.add_argument("snapshot", metavar="SNAPSHOT", help="its name")
     restore.add_argument("name", metavar="NAME", help="the new sandbox's name")
-    verb(what, "rm", "remove snapshots").add_argument("snapshots", metavar="SNAPSHOT", nargs="+", help="a name")
+    verb(verbs, "rm", "remove snapshots").add_argument("snapshots", metavar="SNAPSHOT", nargs="+", help="a name")

@@ -1,4 +1,4 @@
-"""The arguments of the verbs about this program: its checks, tokens and servers."""
+"""The arguments of the verbs about this program: its checks, users, tokens and servers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ def add(verbs: Any, verb: _Add) -> None:
     """Add all of them. ``verb`` adds one with the common options."""
     _add_machine(verbs, verb)
     _add_tokens(verbs, verb)
+    _add_users(verbs, verb)
     _add_serve(verbs, verb)
+    _add_sessions(verbs, verb)
     _add_others(verbs, verb)
 
 
 def _add_machine(verbs: Any, verb: _Add) -> None:
     verb(verbs, "doctor", "say what works on this machine, what does not, and what to do about it")
+    forget = verb(
+        verbs, "forget", "follow links in the workspaces of removed sandboxes again; without FOLDER, list these"
+    )
+    forget.add_argument("folders", metavar="FOLDER", nargs="*", help="a workspace, once you have looked at its links")
     verb(verbs, "schema", "print the JSON Schema of a spec file, for editors")
     verb(verbs, "backends", "list the backends; with --json, all that each one can do, or why it cannot")
     new = verb(verbs, "new-backend", "write a working backend, with its package and a test that runs the suite")
@@ -37,12 +43,60 @@ def _add_tokens(verbs: Any, verb: _Add) -> None:
     add = verb(token, "add", "create a token and print it; it is not shown again")
     add.add_argument("name", metavar="NAME", help="whose token it is, for the audit log")
     add.add_argument(
-        "--scope", metavar="S", action="append", default=[], help="page, api, mcp or status; may be repeated"
+        "--scope",
+        metavar="S",
+        action="append",
+        default=[],
+        help="page, api, mcp, status or microsandbox; may be repeated",
     )
     add.add_argument("--expires", metavar="T", help="when it expires: 90s, 15m, 2h, 30d")
     verb(token, "ls", "list names, scopes and times; the tokens are stored only as hashes")
     rm = verb(token, "rm", "revoke tokens, even while a server runs")
     rm.add_argument("names", metavar="NAME", nargs="+", help="a name or an id")
+
+
+def _add_users(verbs: Any, verb: _Add) -> None:
+    users = verb(verbs, "users", "manage the people of a team: their roles, their passwords, and what they see")
+    user = users.add_subparsers(dest="what", metavar="VERB", required=True)
+    add = verb(user, "add", "add a user; the password is asked for, or read from stdin")
+    add.add_argument("name", metavar="NAME", help="the name to log in with, which is also the one in the audit log")
+    add.add_argument("--role", metavar="R", default="viewer", help="viewer (the default), operator or admin")
+    _add_scope(add)
+    add.add_argument("--no-password", action="store_true", help="for a user who has tokens, or comes by a proxy")
+    change = verb(user, "set", "change a user's role or labels; it holds at once, and ends open sessions")
+    change.add_argument("name", metavar="NAME", help="the user")
+    change.add_argument("--role", metavar="R", help="viewer, operator or admin")
+    _add_scope(change)
+    change.add_argument("--no-labels", action="store_true", help="show all sandboxes")
+    passwd = verb(user, "passwd", "set a user's password, asked for or read from stdin; it ends open sessions")
+    passwd.add_argument("name", metavar="NAME", help="the user")
+    verb(user, "ls", "list names, roles, labels and tokens")
+    token = verb(user, "token", "create a token with a user's rights and print it; it is not shown again")
+    token.add_argument("name", metavar="NAME", help="the user")
+    token.add_argument(
+        "--scope",
+        metavar="S",
+        action="append",
+        default=[],
+        help="page, api, mcp, status or microsandbox; may be repeated",
+    )
+    token.add_argument(
+        "--as", metavar="TOKEN", dest="token_name", help="the token's name; by default NAME.1, NAME.2 ..."
+    )
+    token.add_argument("--expires", metavar="T", help="when it expires: 90s, 15m, 2h, 30d")
+    rm = verb(user, "rm", "remove users with their tokens; it holds at once, and ends open sessions")
+    rm.add_argument("names", metavar="NAME", nargs="+", help="a user")
+
+
+def _add_scope(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--label",
+        "-l",
+        metavar="K=V",
+        action="append",
+        default=[],
+        help="hide sandboxes without this label; may be repeated",
+    )
 
 
 def _add_serve(verbs: Any, verb: _Add) -> None:
@@ -60,6 +114,7 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
     serve.add_argument(
         "--trust-proxy", metavar="ADDRESS", action="append", default=[], help="a proxy's address; needs --hostname"
     )
+    serve.add_argument("--user-header", metavar="H", help="the header in which that proxy names the user")
     serve.add_argument("--socket", metavar="PATH", help="listen on a socket file for a proxy; needs --hostname")
     serve.add_argument("--max-sessions", metavar="N", help="how many sessions may run; by default 8")
     serve.add_argument("--keep", metavar="T", help="how long a session without a page lives; by default 8h")
@@ -74,9 +129,21 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
     serve.add_argument("--api-port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--mcp", action="store_true", help="also serve MCP over HTTP, on its own port")
     serve.add_argument("--mcp-port", metavar="P", default="0", help="0 chooses a free port")
+    serve.add_argument(
+        "--microsandbox", action="store_true", help="also serve old microsandbox clients (JSON-RPC), on its own port"
+    )
+    serve.add_argument("--microsandbox-port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--status", action="store_true", help="also serve /status and /metrics, on their own port")
     serve.add_argument("--status-port", metavar="P", default="0", help="0 chooses a free port")
-    serve.add_argument("--no-page", action="store_true", help="with --api, --mcp or --status: do not serve the page")
+    serve.add_argument("--no-page", action="store_true", help="with one of these: do not serve the page")
+
+
+def _add_sessions(verbs: Any, verb: _Add) -> None:
+    sessions = verb(verbs, "sessions", "list and end the browser sessions of the servers on this machine")
+    session = sessions.add_subparsers(dest="what", metavar="VERB", required=True)
+    verb(session, "ls", "list them: who, since when, and whether a page shows it")
+    end = verb(session, "end", "end sessions; their pages say so. Sandboxes and kept shells stay")
+    end.add_argument("names", metavar="ID", nargs="+", help="an id, or its beginning")
 
 
 def _add_others(verbs: Any, verb: _Add) -> None:

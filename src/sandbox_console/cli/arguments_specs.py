@@ -56,21 +56,21 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
 
 def _add_templates(verbs: Any, verb: _Add) -> None:
     templates = verb(verbs, "templates", "specs that are kept under a name, to create sandboxes from")
-    what = templates.add_subparsers(dest="what", metavar="VERB", required=True)
-    verb(what, "ls", "list templates, and say what is wrong with those that cannot be used")
-    verb(what, "show", "print a template as TOML").add_argument("template", metavar="TEMPLATE", help="its name")
-    save = verb(what, "save", "keep a spec as a template: a sandbox's, or that of a file and options")
+    verbs = templates.add_subparsers(dest="what", metavar="VERB", required=True)
+    verb(verbs, "ls", "list templates, and say what is wrong with those that cannot be used")
+    verb(verbs, "show", "print a template as TOML").add_argument("template", metavar="TEMPLATE", help="its name")
+    save = verb(verbs, "save", "keep a spec as a template: a sandbox's, or that of a file and options")
     save.add_argument("template", metavar="TEMPLATE", help="its name")
     save.add_argument("name", metavar="NAME", nargs="?", help=f"the sandbox whose spec to take: {_NAME}")
     save.add_argument("--force", action="store_true", help="replace a template of this name")
     _add_spec(save)
     diff = verb(
-        what, "diff", "print the fields that differ from another template or a sandbox; exit 1 if there are any"
+        verbs, "diff", "print the fields that differ from another template or a sandbox; exit 1 if there are any"
     )
     diff.add_argument("template", metavar="TEMPLATE", help="its name")
     diff.add_argument("other", metavar="OTHER", nargs="?", help="another template")
     diff.add_argument("--sandbox", metavar="NAME", help=f"a sandbox: {_NAME}")
-    rm = verb(what, "rm", "remove templates")
+    rm = verb(verbs, "rm", "remove templates")
     rm.add_argument("templates", metavar="TEMPLATE", nargs="+", help="its name")
 
 
@@ -96,14 +96,14 @@ def _add_drift(verbs: Any, verb: _Add) -> None:
 
 def _add_import(verbs: Any, verb: _Add) -> None:
     importing = verb(verbs, "import", "make a spec of what another tool has; what cannot be taken over goes to stderr")
-    what = importing.add_subparsers(dest="what", metavar="SOURCE", required=True)
-    run = verb(what, "docker-run", "a docker run line, after --, or on stdin")
-    compose = verb(what, "compose", "a service of a compose file")
+    verbs = importing.add_subparsers(dest="what", metavar="SOURCE", required=True)
+    run = verb(verbs, "docker-run", "a docker run line, after --, or on stdin")
+    compose = verb(verbs, "compose", "a service of a compose file")
     compose.add_argument("file", metavar="FILE", help="the compose file")
     compose.add_argument("service", metavar="SERVICE", nargs="?", default="", help="by default the only one")
-    container = verb(what, "devcontainer", "a devcontainer.json")
+    container = verb(verbs, "devcontainer", "a devcontainer.json")
     container.add_argument("file", metavar="FILE", nargs="?", default="", help="by default the working folder's")
-    sandbox = verb(what, "sandbox", "a sandbox that exists, also one that another tool made")
+    sandbox = verb(verbs, "sandbox", "a sandbox that exists, also one that another tool made")
     sandbox.add_argument("name", metavar="NAME", help=_NAME)
     for one in (run, compose, container, sandbox):
         one.add_argument("--name", metavar="NEW", dest="rename", help="the name of the spec")

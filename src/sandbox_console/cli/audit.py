@@ -64,13 +64,13 @@ def _outcomes(text: str) -> str:
     return text
 
 
-def _count(text: str, what: str) -> int:
+def _count(text: str, option: str) -> int:
     try:
         number = whole(text)
     except ValueError as error:
-        raise UsageError(f"{what}: {error}") from None
+        raise UsageError(f"{option}: {error}") from None
     if number < 1:
-        raise UsageError(f"{what}: {number} is not above 0")
+        raise UsageError(f"{option}: {number} is not above 0")
     return number
 
 
@@ -154,9 +154,9 @@ async def _verify(context: Context) -> int:
     async with context.open() as console:
         guest_folders = await console.ground() if folder or archive or context.args.public_key else NOBODYS
         pem = await _pem(context.args.public_key, guest_folders)
-        for option, place in (("--folder", folder), ("--archive", archive)):
-            if place:
-                await asyncio.to_thread(_refuse_guests, option, place, guest_folders)
+        for option, path in (("--folder", folder), ("--archive", archive)):
+            if path:
+                await asyncio.to_thread(_refuse_guests, option, path, guest_folders)
         result = await console.audit_log.verify(folder, pem, archive)
     if context.json:
         context.record(verification(result))

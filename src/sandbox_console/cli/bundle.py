@@ -24,7 +24,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, known_ground
 from sandbox_console.service.incident.bundle import WrittenBundle
 from sandbox_console.service.incident.bundle import bundle as make_bundle
-from sandbox_console.service.incident.bundle_file import WriteFailed
+from sandbox_console.service.incident.bundle_file import writer
 from sandbox_console.service.incident.bundle_open import open_bundle
 from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 
@@ -90,15 +90,9 @@ async def _write(
     except OSError as error:
         raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
 
-    def write(data: bytes) -> None:
-        try:
-            file.file.write(data)
-        except OSError as error:
-            raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
-
     try:
         made = await make_bundle(
-            console, sandboxes, write, until=until, files_most=files_most,
+            console, sandboxes, writer(file, path), until=until, files_most=files_most,
             consent=lambda sandbox: context.consent(sandbox.ref.id),
         )  # fmt: skip
         if len(made.failures) < len(sandboxes):
@@ -138,13 +132,13 @@ def _tell_missing(context: Context, manifest: Manifest) -> None:
         context.say(f"not in it: {gone.part}: {gone.why}")
 
 
-def _count(number: int, what: str, plural: str = "s") -> str:
-    return f"{number:,} {what}{'' if number == 1 else plural}"
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def _data(manifest: Manifest) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(manifest)
-    return told | {"parts": len(manifest.parts)}
+    data: dict[str, Any] = msgspec.to_builtins(manifest)
+    return data | {"parts": len(manifest.parts)}
 
 
 def _verify(context: Context, name: str) -> int:
@@ -175,10 +169,10 @@ def _bundle_file(name: str) -> Iterator[BinaryIO]:
 
 def _tell_check(context: Context, check: BundleCheck) -> None:
     if context.json:
-        told = _data(check.manifest) if check.manifest else {}
+        data = _data(check.manifest) if check.manifest else {}
         context.record({
             "ok": check.ok, "problem": check.problem, "bytes": check.bytes, "key": check.key,
-            "cannot_know": list(check.limits), **told,
+            "cannot_know": list(check.limits), **data,
         })  # fmt: skip
         return
     manifest = check.manifest

@@ -20,7 +20,7 @@ def running(words: Sequence[str], **pipes: Any) -> Iterator[subprocess.Popen[byt
     """Run ``sandbox-console WORDS``. Whatever ends the block, the command is signalled to end, and awaited."""
     process: subprocess.Popen[bytes] | None = None
     try:
-        with _held():  # a signal between the fork and the assignment would lose sight of the child
+        with _blocked_signals():  # a signal between the fork and the assignment would lose sight of the child
             # -P: the current folder may belong to a sandbox, and its modules must not be imported.
             command = [sys.executable, "-P", "-m", "sandbox_console", *words]
             env = os.environ | {"SANDBOX_CONSOLE_SERVER": "off"}  # a command that we run leaves no server behind
@@ -44,7 +44,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _held() -> Iterator[None]:
+def _blocked_signals() -> Iterator[None]:
     """Hold signals that end the process until the block is over."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED_TO_END)
     try:

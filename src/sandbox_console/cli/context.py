@@ -54,9 +54,9 @@ class Sink:
         except OSError:
             return None
 
-    def write(self, what: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Write all of it and flush. Raises OutputClosed."""
-        left = memoryview(what)
+        left = memoryview(data)
         try:
             while left:
                 # Unbuffered (PYTHONUNBUFFERED), a write may be short, and None if the pipe is non-blocking and full.
@@ -70,9 +70,9 @@ class Sink:
         except OSError as error:
             raise OutputFailed(f"the output cannot be written: {error.strerror}") from error
 
-    async def stream(self, what: bytes) -> None:
+    async def stream(self, data: bytes) -> None:
         """Write large data off the event loop, so that a slow reader delays the guest and not the loop."""
-        await asyncio.to_thread(self.write, what)
+        await asyncio.to_thread(self.write, data)
 
     def line(self, text: str) -> None:
         """Write a line of text."""

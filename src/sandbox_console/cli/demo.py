@@ -135,17 +135,17 @@ async def _images(console: Console, backend: str, host: str) -> list[str]:
 
 
 async def _make_one(
-    console: Console, place: tuple[str, str], spec: SandboxSpec, images: list[str], made: list[Made]
+    console: Console, host: tuple[str, str], spec: SandboxSpec, images: list[str], made: list[Made]
 ) -> None:
     """Make one from the first image that works. The images that failed are left out for the following sandboxes."""
-    capabilities = await console.capabilities(*place)
+    capabilities = await console.capabilities(*host)
     life = _LIFE_S if capabilities.has(Capability.MAX_DURATION) else None
     while images:
         spec = structs.replace(spec, image=images[0], max_duration_s=life)
         try:
-            result = await console.perform(Create(spec, *place)).result()
+            result = await console.perform(Create(spec, *host)).result()
         except ConsoleError:
-            if len(images) == 1 and place[0] == "bubblewrap":
+            if len(images) == 1 and host[0] == "bubblewrap":
                 raise
             images.pop(0)
             continue

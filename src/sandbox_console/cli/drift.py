@@ -71,11 +71,11 @@ async def _end(context: Context, console: Console, sandbox: Sandbox) -> None:
     except ConsoleError as error:
         context.fail(error, sandbox.name)
         return
-    for field, why in mend.left.items():
+    for field, reason in mend.left.items():
         hint = (
             f"sandbox-console drift {sandbox.name} --reapply" if context.args.adopt else "sandbox-console update --help"
         )
-        context.fail(Unsupported(f"{field} is left: {why}", hint=hint), sandbox.name)
+        context.fail(Unsupported(f"{field} is left: {reason}", hint=hint), sandbox.name)
     _print_end(context, sandbox, mend, end)
 
 
@@ -92,9 +92,9 @@ async def _perform(context: Context, console: Console, sandbox: Sandbox, action:
 
 def _print_end(context: Context, sandbox: Sandbox, mend: DriftRepair, end: ActionResult | None) -> None:
     fields = [name for name in drifted(sandbox) if name not in mend.left]
-    what = "reapply" if context.args.reapply else "adopt"
+    verb = "reapply" if context.args.reapply else "adopt"
     if context.json:
-        head = {"name": sandbox.name, "ref": str(sandbox.ref), "action": what}
+        head = {"name": sandbox.name, "ref": str(sandbox.ref), "action": verb}
         context.record(head | {"fields": fields, "audit_id": end.audit_id if end else None})
     elif not drifted(sandbox):
         context.say(f"{sandbox.name}: nothing differs")

@@ -177,10 +177,10 @@ def _print_record(context: Context, record: EgressRecord) -> None:
     if context.json:
         context.record({"kind": "record"} | json_output.egress_record(record))
         return
-    why = REASONS.get(record.reason, record.reason)
+    reason = REASONS.get(record.reason, record.reason)
     outcome = "ended" if record.ended and not record.reason else OUTCOMES[record.outcome]
     by = f"by {record.rule}" if record.rule else ""
-    words = [moment(record.at), record.sandbox, outcome, f"{record.host}:{record.port}", why, by]
+    words = [moment(record.at), record.sandbox, outcome, f"{record.host}:{record.port}", reason, by]
     context.text("  ".join(filter(None, words)))
 
 
@@ -246,13 +246,13 @@ def _tell(context: Context, sandbox: Sandbox, result: ActionResult, began: float
     if unchecked := result.details["unchecked"]:
         context.say(f"note: the rules are stored, but the gateway could not be checked: {unchecked}")
     for one in _list(result.details["checked"]):
-        where = f"{one['host']}:{one['port']}"
+        target = f"{one['host']}:{one['port']}"
         if one["ok"]:
-            context.say(f"in effect: {where} is {'allowed' if one['allowed'] else 'denied'}")
+            context.say(f"in effect: {target} is {'allowed' if one['allowed'] else 'denied'}")
         else:
             by = f" by the rule {one['rule']}" if one["rule"] else ""
-            why = f"not in effect on {sandbox.name}: {where} is {'allowed' if one['allowed'] else 'denied'}{by}"
-            context.fail(ConsoleError(why, hint=f"sandbox-console egress show {sandbox.name}"))
+            problem = f"not in effect on {sandbox.name}: {target} is {'allowed' if one['allowed'] else 'denied'}{by}"
+            context.fail(ConsoleError(problem, hint=f"sandbox-console egress show {sandbox.name}"))
     return context.code
 
 

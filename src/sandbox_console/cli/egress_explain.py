@@ -36,8 +36,8 @@ async def test(context: Context, console: Console, sandbox: Sandbox) -> int:
     by = ""
     if rule is not None:
         by = f" by the rule {rule.pattern} ({rule.source}, {time_left(rule, context.now())})"
-    why = "" if verdict.allowed or rule is not None else f": {REASONS.get(verdict.reason, verdict.reason)}"
-    context.text(f"{host}:{port} is {'allowed' if verdict.allowed else 'denied'}{by}{why}")
+    reason = "" if verdict.allowed or rule is not None else f": {REASONS.get(verdict.reason, verdict.reason)}"
+    context.text(f"{host}:{port} is {'allowed' if verdict.allowed else 'denied'}{by}{reason}")
     if verdict.hint:
         context.say(f"note: {verdict.hint}")
     return 0 if verdict.allowed else 1

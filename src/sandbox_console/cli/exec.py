@@ -97,26 +97,26 @@ class Output:
         self.closed = self.complained = False
         self.on_closed: Callable[[], None] = lambda: None
 
-    async def give(self, stream: Stream, what: bytes) -> None:
+    async def give(self, stream: Stream, data: bytes) -> None:
         """Pass a chunk on. If nobody reads any more, end the command, as a broken pipe ends a local one."""
         try:
-            await self._give(stream, what)
+            await self._give(stream, data)
         except OutputClosed:
             self.closed = True
             self.on_closed()
 
-    async def _give(self, stream: Stream, what: bytes) -> None:
+    async def _give(self, stream: Stream, data: bytes) -> None:
         self.complained = self.complained or stream is Stream.STDERR
         sink = self._context.streams.err if stream is Stream.STDERR else self._context.streams.out
         if self._context.json:
-            what, self._held[stream] = json_output.whole_characters(self._held.get(stream, b"") + what)
-            if what:
-                self._context.record({"stream": str(stream)} | json_output.payload(what))
+            data, self._held[stream] = json_output.whole_characters(self._held.get(stream, b"") + data)
+            if data:
+                self._context.record({"stream": str(stream)} | json_output.payload(data))
         elif sink.tty:
             cleaner = self._cleaners.setdefault(stream, LineCleaner(keep_sgr=colours(sink)))
-            await sink.stream(cleaner.feed(what))
+            await sink.stream(cleaner.feed(data))
         else:
-            await sink.stream(what)
+            await sink.stream(data)
 
     def end(self) -> None:
         """Print what waited for the rest of a character or of a line."""
@@ -143,8 +143,10 @@ async def attach(context: Context) -> int:
     if context.json:
         context.record({"exit_code": result.exit_code, "audit_id": result.audit_id})
     if result.exit_code is None:
-        why = str(result.details.get("end") or "how is not known")
-        raise BackendError(f"{sandbox.name}: the attachment ended: {why}", hint=f"sandbox-console show {sandbox.ref}")
+        reason = str(result.details.get("end") or "how is not known")
+        raise BackendError(
+            f"{sandbox.name}: the attachment ended: {reason}", hint=f"sandbox-console show {sandbox.ref}"
+        )
     return result.exit_code
 
 

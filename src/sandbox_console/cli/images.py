@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,16 @@ import msgspec
 
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.create import follow
-from sandbox_console.cli.formatting import duration, size
-from sandbox_console.cli.hosts import able, only
+from sandbox_console.cli.formatting import Columns, duration, size
+from sandbox_console.cli.hosts import able_as_answered, only
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, fresh_name, opened
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_pack import unreadable
-from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
+from sandbox_console.model.action import Action
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
 from sandbox_console.model.image import Image, Prunable
 from sandbox_console.model.log import Stream
 from sandbox_console.service import ActionResult, Console, ExecIO, Operation
@@ -38,20 +40,27 @@ async def images(context: Context) -> int:
 
 
 async def _ls(context: Context, console: Console) -> None:
-    """Print every image of every backend that has some. A backend that fails does not hide the others."""
-    for backend, host in (await able(context, console, Capability.IMAGES, warn=True)).places:
-        try:
-            images = sorted(
-                await console.inside.images(backend, host), key=lambda image: (not image.names, image.names)
-            )
-        except ConsoleError as error:
-            context.fail(error, backend)
-            continue
-        if context.json:
-            for image in images:
-                context.record(msgspec.to_builtins(image))
-        else:
-            context.table(_HEAD, (row for image in images for row in _rows(image, context.now())))
+    """Print every image of every backend that has some, each as it answers. One that fails does not hide the others."""
+    columns = Columns(_HEAD)
+    async with aclosing(able_as_answered(context, console, Capability.IMAGES)) as hosts:
+        async for backend, host in hosts:
+            try:
+                images = await console.inside.images(backend, host)
+            except ConsoleError as error:
+                context.fail(error, backend)
+                continue
+            if images:  # the header's columns take their widths from the first rows
+                _print(context, columns, sorted(images, key=lambda image: (not image.names, image.names)))
+    _print(context, columns, ())
+
+
+def _print(context: Context, columns: Columns, images: Sequence[Image]) -> None:
+    if context.json:
+        for image in images:
+            context.record(msgspec.to_builtins(image))
+        return
+    for line in columns.lines(row for image in images for row in _rows(image, context.now())):
+        context.streams.out.line(line)
 
 
 def _rows(image: Image, now: float) -> list[tuple[str, ...]]:
@@ -168,13 +177,13 @@ class _Saved:
 
     operation: Operation
 
-    def __init__(self, context: Context, place: str | None, guest_folders: GuestFolders) -> None:
-        self._out, self._place, self._closed = context.streams.out, place, False
-        self._name, part = (Path(place).name, Path(place).with_name(fresh_name())) if place else ("", None)
+    def __init__(self, context: Context, path: str | None, guest_folders: GuestFolders) -> None:
+        self._out, self._path, self._closed = context.streams.out, path, False
+        self._name, part = (Path(path).name, Path(path).with_name(fresh_name())) if path else ("", None)
         try:
             self._made = NewFile(part, guest_folders) if part else None
         except OSError as error:
-            raise ConsoleError(f"{place} cannot be made: {error.strerror}") from error
+            raise ConsoleError(f"{path} cannot be made: {error.strerror}") from error
 
     async def give(self, _: Stream, chunk: bytes) -> None:
         """Write a chunk."""
@@ -187,7 +196,7 @@ class _Saved:
             self._closed = True
             self.operation.cancel()
         except OSError as error:
-            raise ConsoleError(f"{self._place} cannot be written: {error.strerror}") from error
+            raise ConsoleError(f"{self._path} cannot be written: {error.strerror}") from error
 
     async def result(self, operation: Operation) -> ActionResult:
         """The operation's result. Raises OutputClosed if nobody reads our output."""
@@ -200,7 +209,7 @@ class _Saved:
 
     def keep(self) -> None:
         """Put the complete file in its place."""
-        if self._made and self._place:
+        if self._made and self._path:
             self._made.keep(self._name)
 
     def drop(self) -> None:

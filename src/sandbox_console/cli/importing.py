@@ -115,15 +115,15 @@ def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print_json(context: Context, imported: Imported, problems: Mapping[str, str]) -> None:
-    left = [{"what": what, "why": why} for what, why in imported.left]
+    left = [{"what": source, "why": reason} for source, reason in imported.left]
     context.record({"spec": _plain(imported.fields), "left": left, "problems": dict(problems)})
 
 
 def _print_left(context: Context, imported: Imported, problems: Mapping[str, str]) -> None:
-    for what, why in imported.left:
-        context.say(f"left: {what}: {why}")
-    for field, why in problems.items():
-        context.say(f"problem: {field}: {why}")
+    for source, reason in imported.left:
+        context.say(f"left: {source}: {reason}")
+    for field, reason in problems.items():
+        context.say(f"problem: {field}: {reason}")
 
 
 async def _create(context: Context, console: Console, spec: SandboxSpec | None, problems: Mapping[str, str]) -> int:

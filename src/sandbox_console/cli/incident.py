@@ -16,10 +16,10 @@ from sandbox_console.service.incident.timeline import Span, timeline
 
 async def incident(context: Context) -> int:
     """Run either of the two verbs."""
-    return await (_why(context) if context.args.verb == "why" else _timeline(context))
+    return await (_cause(context) if context.args.verb == "why" else _timeline(context))
 
 
-async def _why(context: Context) -> int:
+async def _cause(context: Context) -> int:
     async with context.open() as console:
         found = await cause(console, await find(context, console, context.args.name, changing=False))
     if context.json:
@@ -39,8 +39,8 @@ async def _timeline(context: Context) -> int:
     since, until = (None if text is None else when(text, now) for text in (args.since, args.until))
     async with context.open() as console:
         sandboxes = await find_named(context, console, context.args.names, changing=False)
-        told = await timeline(console, sandboxes, Span(since, until))
-    await asyncio.to_thread(_print, context, told, several=len(set(args.names)) > 1)
+        found = await timeline(console, sandboxes, Span(since, until))
+    await asyncio.to_thread(_print, context, found, several=len(set(args.names)) > 1)
     return context.code
 
 

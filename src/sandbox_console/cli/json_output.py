@@ -42,8 +42,8 @@ def whole_characters(data: bytes) -> tuple[bytes, bytes]:
     """Split off the beginning of a character that the next chunk will complete."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
-    held = len(decoder.getstate()[0])
-    return (data[: len(data) - held], data[len(data) - held :]) if held else (data, b"")
+    partial = len(decoder.getstate()[0])
+    return (data[: len(data) - partial], data[len(data) - partial :]) if partial else (data, b"")
 
 
 def sandbox(found: Sandbox) -> dict[str, Any]:

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Sequence
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.errors import BackendUnreachable, ConsoleError
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.model.sandbox import BackendHealth, HealthState, HostKey, Sandbox, SandboxRef
 from sandbox_console.service import Console, LookupResult
+
+PATIENCE_S = 1.0
+"""How long a list waits for all hosts before it prints those that have answered."""
 
 
 async def find(context: Context, console: Console, name: str, *, changing: bool) -> Sandbox:
@@ -56,6 +59,13 @@ def warn_of_the_silent(context: Context, console: Console, healths: Sequence[Bac
             context.fail(BackendUnreachable(text, hint=health.hint))
         else:
             _warn(context, health, text)
+
+
+def say_waiting(context: Context, hosts: Sequence[HostKey]) -> None:
+    """Say which hosts have not answered yet, if there are some."""
+    if hosts:
+        names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in hosts)
+        context.say(f"waiting for {names} ...")
 
 
 def _warn(context: Context, health: BackendHealth, text: str) -> None:

@@ -33,18 +33,18 @@ def data(lost: Losses | None, commits: str) -> dict[str, Any] | None:
 
 def lines(lost: Losses, found: Sandbox, commits: str) -> Sequence[str]:
     """The losses for people, and how to keep the files."""
-    told = [f"loses: {_files(lost)}"]
-    told += [f"  {size(one.size):>10}  {one.path}" for one in lost.files[:_SHOWN]]
+    text = [f"loses: {_files(lost)}"]
+    text += [f"  {size(one.size):>10}  {one.path}" for one in lost.files[:_SHOWN]]
     if (more := len(lost.files) - _SHOWN) > 0:
-        told.append(f"  and {more} more: sandbox-console diff {found.name}")
+        text.append(f"  and {more} more: sandbox-console diff {found.name}")
     if found.status.live:
-        told.append(f"ends: {_ends(lost)}")
+        text.append(f"ends: {_ends(lost)}")
     if "egress" in drifted(found):
-        told.append("stays: egress as it was decided while it ran, with your changes (drift shows it)")
+        text.append("stays: egress as it was decided while it ran, with your changes (drift shows it)")
     if lost.files or lost.files_unknown:
         kept = f"cannot be committed here ({commits})" if commits else "--commit makes an image of it before"
-        told.append(f"keep: {kept}; cp copies files out")
-    return told
+        text.append(f"keep: {kept}; cp copies files out")
+    return text
 
 
 def _files(lost: Losses) -> str:

@@ -8,10 +8,9 @@ from contextlib import aclosing
 
 import tomli_w
 
-from sandbox_console.cli import json_output
+from sandbox_console.cli import json_output, lookup
 from sandbox_console.cli.context import ID_SHOWN, Context
 from sandbox_console.cli.formatting import Columns, duration, moment
-from sandbox_console.cli.lookup import find, host_label, warn_of_the_silent
 from sandbox_console.cli.ls_format import formatter
 from sandbox_console.cli.spec_options import pairs
 from sandbox_console.errors import Conflict, UsageError
@@ -20,9 +19,6 @@ from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, Healt
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.model.secret import shown_env
 from sandbox_console.service import Console
-
-PATIENCE_S = 1.0
-"""How long ``ls`` waits for all backends before it prints those that have answered."""
 
 _HEAD = ("NAME", "STATE", "BACKEND", "IMAGE", "AGE", "EXIT", "ID", "NOTE")
 
@@ -44,16 +40,14 @@ async def _list(
 ) -> None:
     """Print what has answered and name the backends that have not; print the rest as it arrives."""
     healths: list[BackendHealth] = []
-    async with aclosing(console.list_as_answered(context.backend[0], PATIENCE_S)) as answers:
+    async with aclosing(console.list_as_answered(context.backend[0], lookup.PATIENCE_S)) as answers:
         async for (sandboxes, backend_healths), waiting in answers:
             healths += backend_healths
             shown = [sandbox for sandbox in sandboxes if wanted(sandbox, labels, everything=context.args.all)]
             if shown or not waiting:  # the header's columns take their widths from the first rows
                 print_all(sorted(shown, key=lambda sandbox: (sandbox.name, sandbox.ref)))
-            if waiting:
-                names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in waiting)
-                context.say(f"waiting for {names} ...")
-    warn_of_the_silent(context, console, healths)
+            lookup.say_waiting(context, waiting)
+    lookup.warn_of_the_silent(context, console, healths)
 
 
 def wanted(sandbox: Sandbox, labels: dict[str, str], *, everything: bool) -> bool:
@@ -151,7 +145,7 @@ def _health_changed(context: Context, health: BackendHealth) -> None:
     if context.json:
         context.record({"event": "backend"} | json_output.health(health))
     elif not health.ok and health.state is not HealthState.CONNECTING:
-        context.say(f"{host_label(health)}: {health.state}: {health.reason}")
+        context.say(f"{lookup.host_label(health)}: {health.state}: {health.reason}")
 
 
 def _changed(context: Context, sandbox: Sandbox, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:
@@ -180,7 +174,7 @@ def _removed(context: Context, ref: SandboxRef, known: dict[SandboxRef, Sandbox]
 async def show(context: Context) -> int:
     """Show one sandbox. ``--toml`` prints the spec as ``create -f`` reads it."""
     async with context.open() as console:
-        sandbox = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
+        sandbox = await console.inspect((await lookup.find(context, console, context.args.name, changing=False)).ref)
         rows = [row for row in await console.drifts.fields(sandbox) if row.state is DriftState.DRIFTED]
         shells = [shell for shell in await console.kept_shells.list() if shell.ref == sandbox.ref]
     if context.args.toml:

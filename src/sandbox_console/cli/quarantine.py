@@ -97,8 +97,8 @@ async def _tell_plan(context: Context, console: Console, sandbox: Sandbox) -> No
     if context.args.undo:
         steps = [step for step in steps if step.undo]
     if context.json:
-        told = [msgspec.to_builtins(step) for step in steps]
-        context.record({"name": sandbox.name, "ref": str(sandbox.ref), "dry_run": True, "steps": told})
+        plan = [msgspec.to_builtins(step) for step in steps]
+        context.record({"name": sandbox.name, "ref": str(sandbox.ref), "dry_run": True, "steps": plan})
         return
     context.text(f"{sandbox.name}  {sandbox.status}  {sandbox.ref}")
     for step in steps:

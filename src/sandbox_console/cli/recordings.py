@@ -59,8 +59,8 @@ async def _search(context: Context) -> int:
         async for found in console.recordings.search(context.args.text):
             count += 1
             if context.json:
-                told = {"id": found.recording.id, "name": found.recording.name, "at_s": found.at_s, "line": found.line}
-                context.record(told)
+                data = {"id": found.recording.id, "name": found.recording.name, "at_s": found.at_s, "line": found.line}
+                context.record(data)
             else:
                 context.text(f"{found.recording.id}  {found.recording.name}  {found.at_s:8.1f} s  {found.line}")
     return 0 if count else 1
@@ -83,17 +83,17 @@ async def _file(path: Path) -> AsyncIterator[bytes]:
 
 
 async def _lines(console: Console, id_: str) -> AsyncIterator[bytes]:
-    async for _, line in console.recordings.text(id_):
-        yield clean(line).encode("utf-8", "replace") + b"\n"
+    async for line in console.recordings.text(id_):
+        yield clean(line.text).encode("utf-8", "replace") + b"\n"
 
 
-def _above(text: str, what: str) -> float:
+def _above(text: str, option: str) -> float:
     try:
         found = float(text)
     except ValueError:
-        raise UsageError(f"{what}: {text!r} is not a number") from None
+        raise UsageError(f"{option}: {text!r} is not a number") from None
     if not 0 < found < float("inf"):
-        raise UsageError(f"{what}: {text} is not above 0")
+        raise UsageError(f"{option}: {text} is not above 0")
     return found
 
 
@@ -102,7 +102,7 @@ def _data(recording: Recording) -> dict[str, object]:
         "id": recording.id, "name": recording.name, "ref": str(recording.ref) if recording.ref else "",
         "actor": recording.actor, "at": recording.at, "duration_s": recording.duration_s,
         "bytes": recording.size_bytes, "audit_id": recording.audit_id, "check": str(recording.check),
-        "problem": recording.problem,
+        "problem": recording.problem, "kind": recording.kind, "command": recording.command, "exit": recording.exit,
     }  # fmt: skip
 
 

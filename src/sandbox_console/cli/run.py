@@ -69,7 +69,7 @@ def run(
 
 def find(verb: str) -> Verb:
     """The function that runs a verb, imported now."""
-    known = (_of_the_list, _of_specs, _inside, _of_the_console, _of_incidents)
+    known = (_of_the_list, _of_specs, _inside, _of_the_console, _of_the_server, _of_incidents)
     return next((found for part in known if (found := part(verb)) is not None), None) or _lifecycle()
 
 
@@ -150,8 +150,8 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.audit import audit as found
         case "secrets":
             from sandbox_console.cli.secrets import secrets as found
-        case "tokens":
-            from sandbox_console.cli.tokens import tokens as found
+        case "forget":
+            from sandbox_console.cli.forget import forget as found
         case "recordings":
             from sandbox_console.cli.recordings import recordings as found
         case "egress":
@@ -160,6 +160,20 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.backends import backends as found
         case "doctor":
             from sandbox_console.cli.doctor import doctor as found
+        case _:
+            return None
+    return found
+
+
+def _of_the_server(verb: str) -> Verb | None:
+    """Find among the verbs about who comes by the page, the API and MCP."""
+    match verb:
+        case "tokens":
+            from sandbox_console.cli.tokens import tokens as found
+        case "users":
+            from sandbox_console.cli.users import users as found
+        case "sessions":
+            from sandbox_console.cli.sessions import sessions as found
         case _:
             return None
     return found

@@ -50,8 +50,8 @@ async def chosen(context: Context, console: Console) -> list[str]:
     if not found:
         context.say("nothing to do: no sandbox of this console matches")
     else:
-        what = "rm" if args.verb == "prune" else args.verb
-        await agree(context, found, what)
+        verb = "rm" if args.verb == "prune" else args.verb
+        await agree(context, found, verb)
     return [str(one.ref) for one in found]
 
 
@@ -78,15 +78,15 @@ def fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> N
     """
     for one in healths if not context.args.only_answering else ():
         if not one.ok and one.state is not HealthState.UNAVAILABLE:
-            place = one.backend if one.host == "local" else f"{one.backend}/{one.host}"
-            context.fail(BackendUnreachable(f"{place} was not searched: {one.reason}", hint=one.hint))
+            host = one.backend if one.host == "local" else f"{one.backend}/{one.host}"
+            context.fail(BackendUnreachable(f"{host} was not searched: {one.reason}", hint=one.hint))
 
 
-async def agree(context: Context, found: Sequence[Sandbox], what: str) -> None:
+async def agree(context: Context, found: Sequence[Sandbox], verb: str) -> None:
     """Ask at a terminal for a yes, unless ``--yes`` was given. Raises NeedsConfirmation, or ConsoleError for a no."""
     names = ", ".join(one.name for one in found[:_LISTED])
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    question = f"{what} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"
+    question = f"{verb} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"
     await confirm(context, [question], hint=DRY_RUN)
 
 

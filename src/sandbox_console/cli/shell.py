@@ -70,8 +70,8 @@ def terminal_of(context: Context) -> int:
 def _refuse_beside_attach(args: argparse.Namespace) -> None:
     for name in ("name", "shell", "user", "record", "keep", "as_"):
         if getattr(args, name) not in (None, False):
-            what = "NAME" if name == "name" else f"--{name.strip('_')}"
-            raise UsageError(f"--attach cannot be used with {what}", hint="the shell is open already")
+            option = "NAME" if name == "name" else f"--{name.strip('_')}"
+            raise UsageError(f"--attach cannot be used with {option}", hint="the shell is open already")
 
 
 async def attach_to(context: Context, console: Console, name: str, fd: int) -> int:

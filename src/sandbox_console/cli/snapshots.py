@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.create import follow
-from sandbox_console.cli.formatting import duration, size
-from sandbox_console.cli.hosts import able, one_place, refuse_doubts
+from sandbox_console.cli.formatting import Columns, duration, size
+from sandbox_console.cli.hosts import able, able_as_answered, one_host, refuse_doubts
 from sandbox_console.cli.lookup import find
 from sandbox_console.errors import NotFound
-from sandbox_console.model.action import Action, Commit, Fork, RemoveSnapshot, Rename, RestoreSnapshot, TakeSnapshot
+from sandbox_console.model.action import (
+    Action,
+    Commit,
+    Fork,
+    Rename,
+    TakeSnapshot,
+)
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import ActionResult, Console
@@ -30,8 +39,8 @@ async def derive(context: Context) -> int:
             await console.refuse_held(args.new)
         result = await _perform(context, console, _action(context, sandbox.ref), sandbox.ref.id)
     if context.json:
-        told: dict[str, Any] = {"name": sandbox.name, "ref": str(result.ref), "action": args.verb, "new": args.new}
-        context.record(told | {"audit_id": result.audit_id} | result.details)
+        data: dict[str, Any] = {"name": sandbox.name, "ref": str(result.ref), "action": args.verb, "new": args.new}
+        context.record(data | {"audit_id": result.audit_id} | result.details)
     else:
         context.text(args.new)
     return 0
@@ -68,12 +77,21 @@ async def _create(context: Context, console: Console) -> None:
 
 
 async def _ls(context: Context, console: Console) -> None:
-    rows: list[Snapshot] = []
-    for backend, host in (await able(context, console, Capability.SNAPSHOT, warn=True)).places:
-        rows += await console.inside.snapshots(backend, host)
-    rows.sort(key=lambda snapshot: (snapshot.backend, snapshot.host, snapshot.name))
-    now = context.now()
-    context.listing(_HEAD, rows, msgspec.to_builtins, lambda snapshot: _row(snapshot, now))
+    columns = Columns(_HEAD)
+    async with aclosing(able_as_answered(context, console, Capability.SNAPSHOT)) as hosts:
+        async for backend, host in hosts:
+            if found := await console.inside.snapshots(backend, host):
+                _print(context, columns, sorted(found, key=lambda snapshot: snapshot.name))
+    _print(context, columns, ())
+
+
+def _print(context: Context, columns: Columns, snapshots: Sequence[Snapshot]) -> None:
+    if context.json:
+        for snapshot in snapshots:
+            context.record(msgspec.to_builtins(snapshot))
+        return
+    for line in columns.lines(_row(snapshot, context.now()) for snapshot in snapshots):
+        context.streams.out.line(line)
 
 
 def _row(snapshot: Snapshot, now: float) -> tuple[str, ...]:
@@ -108,16 +126,16 @@ async def _rm(context: Context, console: Console) -> None:
 async def _holder(context: Context, console: Console, name: str) -> tuple[str, str]:
     """The backend that keeps a snapshot. Raises NotFound, or BackendUnreachable if a silent one may keep it (too)."""
     found = await able(context, console, Capability.SNAPSHOT)
-    kept = {place: await console.inside.snapshots(*place) for place in found.places}
-    having = [place for place, snapshots in kept.items() if any(one.name == name for one in snapshots)]
+    kept = {key: await console.inside.snapshots(*key) for key in found.hosts}
+    holders = [key for key, snapshots in kept.items() if any(one.name == name for one in snapshots)]
     refuse_doubts(found.doubts, f"may keep a snapshot called {name!r}")
-    if not having:
+    if not holders:
         raise NotFound(f"no snapshot is called {name!r}", hint="sandbox-console snapshot ls")
-    return one_place(having, f"a snapshot called {name!r}")
+    return one_host(holders, f"a snapshot called {name!r}")
 
 
-def _tell(context: Context, text: str, result: ActionResult, told: dict[str, Any]) -> None:
+def _tell(context: Context, text: str, result: ActionResult, data: dict[str, Any]) -> None:
     if context.json:
-        context.record(told | {"action": f"snapshot {context.args.what}", "audit_id": result.audit_id} | result.details)
+        context.record(data | {"action": f"snapshot {context.args.what}", "audit_id": result.audit_id} | result.details)
     else:
         context.text(text)

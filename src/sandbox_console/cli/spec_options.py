@@ -107,13 +107,13 @@ def without(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in set(names)}
 
 
-def pairs(given: Iterable[str], what: str) -> dict[str, str]:
+def pairs(given: Iterable[str], option: str) -> dict[str, str]:
     """``KEY=VALUE`` words as a table. Raises UsageError for one without ``=``."""
     found: dict[str, str] = {}
     for word in given:
         key, equals, value = word.partition("=")
         if not equals or not key:
-            raise UsageError(f"--{what} {word!r} is not KEY=VALUE", hint=f"write --{what} {word or 'KEY'}=VALUE")
+            raise UsageError(f"--{option} {word!r} is not KEY=VALUE", hint=f"write --{option} {word or 'KEY'}=VALUE")
         found[key] = value
     return found
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.formatting import size
-from sandbox_console.cli.lookup import find_named, warn_of_the_silent
+from sandbox_console.cli.formatting import Columns, size
+from sandbox_console.cli.lookup import PATIENCE_S, find_named, say_waiting, warn_of_the_silent
 from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
-from sandbox_console.model.sandbox import Sandbox, Stats
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, Stats
 from sandbox_console.service import Console
 
 _HEAD = ("NAME", "CPU", "MEMORY", "LIMIT", "PIDS", "NET IN/S", "NET OUT/S", "READ/S", "WRITE/S", "LOG/S")
@@ -22,29 +23,48 @@ RETRY_S = 1.0
 
 async def stats(context: Context) -> int:
     """Print one sample of each, or with ``--watch`` one a second until Ctrl+C. 100 % CPU is one vCPU."""
-    async with context.open() as console:
-        sandboxes = await _chosen(context, console)
-        if context.args.watch:
-            await asyncio.gather(*(_watch(context, console, sandbox) for sandbox in sandboxes))
-            return context.code
-        samples = await asyncio.gather(*(_sample(context, console, sandbox) for sandbox in sandboxes))
-        found = [(sandbox, sample) for sandbox, sample in zip(sandboxes, samples, strict=True) if sample is not None]
-    if context.json:
-        for sandbox, sample in found:
-            context.record(json_output.stats(sandbox, sample))
-    elif found or not context.failures:
-        context.table(_HEAD, (_row(sandbox, sample) for sandbox, sample in found))
+    columns = Columns(_HEAD)
+    async with context.open() as console, asyncio.TaskGroup() as watches:
+        async with aclosing(_chosen(context, console)) as parts:
+            async for sandboxes in parts:
+                if context.args.watch:
+                    for sandbox in sandboxes:
+                        watches.create_task(_watch(context, console, sandbox))
+                elif sandboxes:
+                    await _print_once(context, console, columns, sandboxes)
+        if not (context.json or context.args.watch or context.failures):
+            _lines(context, columns.lines(()))
     return context.code
 
 
-async def _chosen(context: Context, console: Console) -> Sequence[Sandbox]:
-    if not context.args.names:
-        sandboxes, healths = await console.list(context.backend[0])
-        warn_of_the_silent(context, console, healths)
-        return sorted(
-            (sandbox for sandbox in sandboxes if sandbox.status.live), key=lambda sandbox: (sandbox.name, sandbox.ref)
-        )
-    return await find_named(context, console, context.args.names, changing=False)
+async def _chosen(context: Context, console: Console) -> AsyncGenerator[Sequence[Sandbox], None]:
+    """The sandboxes of the names given, or all that run, in parts as their hosts answer."""
+    if context.args.names:
+        yield await find_named(context, console, context.args.names, changing=False)
+        return
+    healths: list[BackendHealth] = []
+    async with aclosing(console.list_as_answered(context.backend[0], PATIENCE_S)) as answers:
+        async for (sandboxes, some), waiting in answers:
+            healths += some
+            say_waiting(context, waiting)
+            live = (sandbox for sandbox in sandboxes if sandbox.status.live)
+            yield sorted(live, key=lambda sandbox: (sandbox.name, sandbox.ref))
+    warn_of_the_silent(context, console, healths)
+
+
+async def _print_once(context: Context, console: Console, columns: Columns, sandboxes: Sequence[Sandbox]) -> None:
+    samples = await asyncio.gather(*(_sample(context, console, sandbox) for sandbox in sandboxes))
+    found = [(sandbox, sample) for sandbox, sample in zip(sandboxes, samples, strict=True) if sample is not None]
+    if context.json:
+        for sandbox, sample in found:
+            context.record(json_output.stats(sandbox, sample))
+    elif found:
+        _lines(context, columns.lines(_row(sandbox, sample) for sandbox, sample in found))
+
+
+def _lines(context: Context, lines: Iterable[str]) -> None:
+    for line in lines:
+        context.streams.out.line(line)
 
 
 async def _sample(context: Context, console: Console, sandbox: Sandbox) -> Stats | None:

@@ -26,7 +26,7 @@ async def tokens(context: Context) -> int:
             gone = await asyncio.to_thread(store.remove, name)
             context.say(f"{gone.name} is refused from now on")
     else:
-        token, text = await asyncio.to_thread(store.add, args.name, args.scope, _lifetime(args.expires))
+        token, text = await asyncio.to_thread(store.add, args.name, args.scope, lifetime(args.expires))
         if context.json:
             context.record(_record(token) | {"token": text})
         else:
@@ -35,7 +35,8 @@ async def tokens(context: Context) -> int:
     return 0
 
 
-def _lifetime(text: str | None) -> float | None:
+def lifetime(text: str | None) -> float | None:
+    """Seconds of a time like 15m; None for none. Raises UsageError."""
     if text is None:
         return None
     try:
@@ -53,11 +54,12 @@ def _cells(token: Token) -> tuple[str, ...]:
 
 
 def _times(token: Token) -> tuple[str, str]:
-    expires = "never" if token.expires_at is None else _utc(token.expires_at)
-    return _utc(token.created_at), expires if token.valid(time.time()) else f"{expires} (over)"
+    expires = "never" if token.expires_at is None else utc(token.expires_at)
+    return utc(token.created_at), expires if token.valid(time.time()) else f"{expires} (over)"
 
 
-def _utc(at: float) -> str:
+def utc(at: float) -> str:
+    """A moment for a table."""
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
 
 

@@ -27,11 +27,11 @@ class Step(Struct, frozen=True):
 def steps(name: str, backend: str, image: str) -> list[Step]:
     """The tour's commands, about a sandbox called ``name``."""
     script = 'echo "ready on stdout"; echo "and on stderr" >&2; exec sleep 600'
-    place = ("--backend", backend, "--image", image)
+    target = ("--backend", backend, "--image", image)
     see = "id; echo; ls -C /; echo; cat /proc/net/dev | tail -n +3"
     return [
         Step("Every sandbox, whatever backend it is on", ("ls",)),
-        Step("Create one", ("create", name, *place, "--label", "demo=1", "--", "sh", "-c", script)),
+        Step("Create one", ("create", name, *target, "--label", "demo=1", "--", "sh", "-c", script)),
         Step("Its spec, and what is in effect", ("show", name)),
         Step("What it wrote", ("logs", name, "--timestamps")),
         Step("Run a command in it: no host user, no network", ("exec", name, "--", "sh", "-c", see)),

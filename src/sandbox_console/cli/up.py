@@ -49,7 +49,7 @@ class Step(Struct, frozen=True):
     asks: tuple[str, ...] = ()
 
     @property
-    def what(self) -> str:
+    def action(self) -> str:
         """In one word."""
         if self.found is None:
             return "create"
@@ -181,7 +181,7 @@ def _print_plan(context: Context, steps: Sequence[Step]) -> int:
         if context.json:
             context.record(_record(step) | {"dry_run": True, "asks": list(step.asks)})
             continue
-        context.text(f"{step.spec.name}  {step.what}")
+        context.text(f"{step.spec.name}  {step.action}")
         for change in step.plan.changes:
             before, after = asked_text(change.field, change.before), asked_text(change.field, change.after)
             context.text(f"  {change.field}: {before} -> {after} ({change.how})")
@@ -192,7 +192,7 @@ def _print_plan(context: Context, steps: Sequence[Step]) -> int:
 
 def _record(step: Step) -> dict[str, Any]:
     ref = str(step.found.ref) if step.found else None
-    return {"name": step.spec.name, "ref": ref, "action": step.what} | json_output.plan(step.plan)
+    return {"name": step.spec.name, "ref": ref, "action": step.action} | json_output.plan(step.plan)
 
 
 def _print_done(context: Context, step: Step, end: ActionResult | None) -> None:
@@ -200,7 +200,7 @@ def _print_done(context: Context, step: Step, end: ActionResult | None) -> None:
         ref = str(end.ref) if end and end.ref else str(step.found.ref) if step.found else None
         context.record(_record(step) | {"ref": ref, "audit_id": end.audit_id if end else None, "dry_run": False})
         return
-    done = {"create": "created", "update": "updated", "recreate": "recreated"}.get(step.what, "unchanged")
+    done = {"create": "created", "update": "updated", "recreate": "recreated"}.get(step.action, "unchanged")
     fields = ", ".join(change.field for change in step.plan.changes)
     context.text(f"{step.spec.name}  {done}{f': {fields}' if fields else ''}")
     if end is None and step.found is not None and not step.found.status.live:

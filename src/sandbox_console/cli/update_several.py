@@ -128,7 +128,7 @@ def _result(
     done, image = end if isinstance(end, tuple) else (None, "")
     failed = end if isinstance(end, ConsoleError) else None
     ref = done.ref if done and done.ref else step.found.ref if isinstance(step, Step) else None
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "name": name,
         "ref": str(ref) if ref else None,
         "action": "update",
@@ -137,5 +137,5 @@ def _result(
         "dry_run": False,
         "error": failed.as_dict() if failed else None,
     }
-    told |= {"committed": image} if image else {}
-    return told | (json_output.plan(step.plan) if isinstance(step, Step) else {})
+    data |= {"committed": image} if image else {}
+    return data | (json_output.plan(step.plan) if isinstance(step, Step) else {})

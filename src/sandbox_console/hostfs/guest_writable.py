@@ -20,21 +20,27 @@ _NOBODY = -1
 
 
 class MovedFolder(Struct, frozen=True):
-    """A folder given to a guest by a path that may lead elsewhere now: the path, and when the folder was made."""
+    """A folder given to a guest by a path that may lead elsewhere now: the path, and when the folder was made.
+
+    ``removed`` says that the sandbox is gone.
+    """
 
     path: str
     born: int
+    removed: bool = False
 
 
 class Root(Struct, frozen=True):
     """A folder that guests can write to: its path on this machine, and its owner.
 
-    ``born`` is when a moved folder was created, in ns, as another folder may have its inode number by now.
+    ``born`` is when a moved folder was created, in ns, as another folder may have its inode number by now. ``removed``
+    says that the guests that could write to it are gone, but not what they left.
     """
 
     path: str
     owner: int
     born: int = 0
+    removed: bool = False
 
 
 class GuestFolders(Struct, frozen=True):
@@ -48,25 +54,32 @@ class GuestFolders(Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, folders: Iterable[str], private: Path | None = None, moved: Mapping[Identity, MovedFolder] | None = None
+        cls,
+        folders: Iterable[str],
+        private: Path | None = None,
+        moved: Mapping[Identity, MovedFolder] | None = None,
+        removed: Iterable[str] = (),
     ) -> GuestFolders:
         """Find the guests' folders, including bind mounts from inside them and overlays on top of them.
 
-        ``moved`` are folders that guests have or had, wherever they are now.
+        ``moved`` are folders that guests have or had, wherever they are now; ``removed`` those of removed sandboxes.
         """
         roots: dict[Identity, Root] = {}
-        real = {os.path.realpath(one) for one in folders if one.startswith("/")} - {"/"}
-        for path in sorted(real):
-            _add(roots, path)
+        parts = [(_real(folders), False), (_real(removed), True)]
+        for real, over in parts:
+            for path in sorted(real):
+                _add(roots, path, removed=over)
         gone = {one: was for one, was in (moved or {}).items() if one not in roots}
         if roots or gone:
             known = mounts.read()
-            theirs = [spot for path in real for spot in mounts.spots(path, known)]
-            for mount in known:
-                if mount.point not in real and (_exposes(mount, theirs, known) or _shows(mount, gone, known)):
-                    _add(roots, mount.point)
+            for real, over in parts:
+                theirs = [spot for path in real for spot in mounts.spots(path, known)]
+                left = {one: was for one, was in gone.items() if was.removed == over}
+                for mount in known:
+                    if mount.point not in real and (_exposes(mount, theirs, known) or _shows(mount, left, known)):
+                        _add(roots, mount.point, removed=over)
         for identity, was in gone.items():
-            roots.setdefault(identity, Root(was.path, _NOBODY, was.born))
+            roots.setdefault(identity, Root(was.path, _NOBODY, was.born, was.removed))
         return cls(roots, private)
 
     def holds(self, fd: int) -> Root | None:
@@ -112,10 +125,14 @@ def _lies_in(path: str, gone: Mapping[Identity, MovedFolder]) -> bool:
     return False
 
 
-def _add(roots: dict[Identity, Root], path: str) -> None:
+def _real(folders: Iterable[str]) -> set[str]:
+    return {os.path.realpath(one) for one in folders if one.startswith("/")} - {"/"}
+
+
+def _add(roots: dict[Identity, Root], path: str, *, removed: bool) -> None:
     try:
         st = os.stat(path)
     except OSError:  # gone, or not accessible
         return
     if stat.S_ISDIR(st.st_mode):
-        roots.setdefault((st.st_dev, st.st_ino), Root(path, st.st_uid))
+        roots.setdefault((st.st_dev, st.st_ino), Root(path, st.st_uid, removed=removed))

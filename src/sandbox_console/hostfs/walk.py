@@ -26,10 +26,14 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ITSELF = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def planted(path: object, what: str = "a link") -> Conflict:
-    """The error for a path that is refused because a guest may have made it."""
+def planted(path: object, what: str = "a link", root: Root | None = None) -> Conflict:
+    """The error for a path that is refused because a guest may have made it, in ``root``."""
+    hint = "look at it, and remove it or name the place it leads to"
+    if root is None or not root.removed:
+        return Conflict(f"{path} is {what} where a sandbox can write", hint=hint)
     return Conflict(
-        f"{path} is {what} where a sandbox can write", hint="look at it, and remove it or name the place it leads to"
+        f"{path} is {what} where a sandbox could write until it was removed",
+        hint=f"{hint}; if nothing of the sandbox's is left in {root.path}: sandbox-console forget {root.path}",
     )
 
 
@@ -65,15 +69,21 @@ class Folder(Struct):
             return open_below(self.fd, name, flags, mode, leave=self.root is None)
         except OSError as error:
             if error.errno == errno.ELOOP and self.root is not None:
-                raise planted(self.said(name)) from None
+                raise planted(self.said(name), root=self.root) from None
             if error.errno == errno.EXDEV and self.root is not None:
-                raise planted(self.said(name), "a mount") from None
+                raise planted(self.said(name), "a mount", self.root) from None
             raise
 
     def enter(self, name: str, guest_folders: GuestFolders) -> Folder:
         """Open a folder in this one. Raises OSError, Conflict."""
         fd = self.open(name, _FOLDER)
-        return Folder(fd, self.said(name), self.root or guest_folders.holds(fd))
+        return Folder(fd, self.said(name), self._root(fd, guest_folders))
+
+    def _root(self, fd: int, guest_folders: GuestFolders) -> Root | None:
+        """The guests' folder that a folder in this one is in. One that a guest has now comes before a removed one's."""
+        if self.root is None or self.root.removed:
+            return guest_folders.holds(fd) or self.root
+        return self.root
 
     def names(self) -> list[str]:
         """The names of the entries. Raises OSError."""
@@ -221,7 +231,7 @@ class _Walk:
         if st is None or not stat.S_ISLNK(st.st_mode) or not follow:
             return True
         if folder.root is not None:
-            raise planted(folder.said(part))
+            raise planted(folder.said(part), root=folder.root)
         return not stat.S_ISDIR(st.st_mode) and self._leads_to_no_path(part)
 
     def _leads_to_no_path(self, part: str) -> bool:
@@ -243,7 +253,7 @@ class _Walk:
         else:
             return True
         if folder.root is not None:
-            raise planted(folder.said(part))
+            raise planted(folder.said(part), root=folder.root)
         return False
 
     def _link(self, part: str) -> str:

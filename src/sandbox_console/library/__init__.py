@@ -35,21 +35,14 @@ from sandbox_console.model.action import (
     Fork,
     Forward,
     Kill,
-    LoadImage,
     OpenShell,
     Pause,
-    PruneImages,
-    PullImage,
     Quarantine,
     Release,
     Remove,
-    RemoveImage,
-    RemoveSnapshot,
     Rename,
     Restart,
-    RestoreSnapshot,
     Resume,
-    SaveImage,
     Start,
     Stop,
     TakeSnapshot,
@@ -58,6 +51,15 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.egress import EgressRule
+from sandbox_console.model.host_action import (
+    LoadImage,
+    PruneImages,
+    PullImage,
+    RemoveImage,
+    RemoveSnapshot,
+    RestoreSnapshot,
+    SaveImage,
+)
 from sandbox_console.model.log import LogGap, LogQuery, LogRecord, Stream
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import BackendHealth, Exit, Sandbox, SandboxRef, Status

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from msgspec import Struct, field
 
 from sandbox_console.model.egress import EgressRule
+from sandbox_console.model.host_action import HostAction
 from sandbox_console.model.ports import LOOPBACK, PublishedPort
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
@@ -207,51 +208,6 @@ class Commit(Struct, frozen=True):
     image: str
 
 
-class PullImage(Struct, frozen=True):
-    """Pull an image from its registry."""
-
-    verb: ClassVar[str] = "pull"
-    backend: str
-    host: str
-    image: str
-
-
-class RemoveImage(Struct, frozen=True):
-    """Remove an image, or one of its names."""
-
-    verb: ClassVar[str] = "remove-image"
-    backend: str
-    host: str
-    image: str
-    force: bool = False
-
-
-class PruneImages(Struct, frozen=True):
-    """Remove the images without a name; with ``unused``, every image that no sandbox uses."""
-
-    verb: ClassVar[str] = "prune-images"
-    backend: str
-    host: str
-    unused: bool = False
-
-
-class LoadImage(Struct, frozen=True):
-    """Load an image from an archive, which is the action's input."""
-
-    verb: ClassVar[str] = "load-image"
-    backend: str
-    host: str
-
-
-class SaveImage(Struct, frozen=True):
-    """Write an image as an archive to the action's output."""
-
-    verb: ClassVar[str] = "save-image"
-    backend: str
-    host: str
-    image: str
-
-
 class TakeSnapshot(Struct, frozen=True):
     """Save a sandbox's state: its disk and, with ``full``, its memory."""
 
@@ -259,25 +215,6 @@ class TakeSnapshot(Struct, frozen=True):
     ref: SandboxRef
     name: str
     full: bool = False
-
-
-class RestoreSnapshot(Struct, frozen=True):
-    """Make a sandbox called ``name`` from a snapshot."""
-
-    verb: ClassVar[str] = "restore"
-    backend: str
-    host: str
-    snapshot: str
-    name: str
-
-
-class RemoveSnapshot(Struct, frozen=True):
-    """Remove a snapshot."""
-
-    verb: ClassVar[str] = "remove-snapshot"
-    backend: str
-    host: str
-    snapshot: str
 
 
 class Fork(Struct, frozen=True):
@@ -341,9 +278,6 @@ class Release(Struct, frozen=True):
     verb: ClassVar[str] = "release"
     ref: SandboxRef
 
-
-HostAction = PullImage | RemoveImage | PruneImages | LoadImage | SaveImage | RestoreSnapshot | RemoveSnapshot
-"""Actions on a backend's host rather than on a sandbox."""
 
 EgressAction = ChangeEgress | DenyEgress
 

@@ -19,7 +19,10 @@ class Check(StrEnum):
 
 
 class Recording(Struct, frozen=True):
-    """One recording. ``at`` is when it began (seconds since the epoch); ``audit_id`` is its shell's row."""
+    """One recording. ``at`` is when it began (seconds since the epoch); ``audit_id`` is its row in the audit log.
+
+    ``kind`` is shell or exec; a command that was run has ``command``, and its ``exit`` code if that is on record.
+    """
 
     id: str
     name: str
@@ -31,11 +34,18 @@ class Recording(Struct, frozen=True):
     audit_id: int
     check: Check = Check.UNENDED
     problem: str = ""
+    kind: str = "shell"
+    command: str = ""
+    exit: int | None = None
 
 
 class RecordingMatch(Struct, frozen=True):
-    """A line of a recording that contains the searched text. ``at_s`` is seconds since the recording began."""
+    """A line of a recording that contains the searched text.
+
+    ``at_s`` is when the line began, and ``ended_s`` when it was complete, in seconds since the recording began.
+    """
 
     recording: Recording
     at_s: float
     line: str
+    ended_s: float = 0.0

@@ -12,6 +12,7 @@ from sandbox_console.model.egress import Effect
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import required_capabilities
+from sandbox_console.policy.roles import watches
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules
 
 _UNENFORCED = '--limits best-effort (in a spec: limits = "best-effort") accepts it unenforced'
@@ -38,7 +39,7 @@ def decide(
 
 
 def _forbidden(action: Action, rules: Rules) -> Deny | None:
-    if rules.read_only and not _watches(action):
+    if rules.read_only and not watches(action):
         return Deny("the console is read-only", "policy.read_only", hint="start it without --read-only")
     if action.verb in rules.deny:
         return Deny(f"the policy denies {action.verb}", "policy.deny")
@@ -52,11 +53,6 @@ def _forbidden(action: Action, rules: Rules) -> Deny | None:
     if isinstance(action, ChangeEgress):  # the ceiling also holds for what is opened later
         return _egress_forbidden([rule.pattern for rule in action.add if rule.effect is Effect.ALLOW], rules)
     return None
-
-
-def _watches(action: Action) -> bool:
-    """Whether an action only shows a kept shell."""
-    return isinstance(action, OpenShell) and bool(action.attach) and action.read_only
 
 
 def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
@@ -121,9 +117,9 @@ def _incapable(action: Action, capabilities: Capabilities, injects: Mapping[str,
         wanted += required_capabilities.of_spec(action.spec, injects)
     for field, capability in wanted:
         if not capabilities.has(capability):
-            what = f"{field}: {capability}" if field else str(capability)
+            requirement = f"{field}: {capability}" if field else str(capability)
             hint = _UNENFORCED if field in required_capabilities.LIMITS else ""
-            reason = f"{what} is unsupported here: {capabilities.reason(capability)}"
+            reason = f"{requirement} is unsupported here: {capabilities.reason(capability)}"
             return Deny(reason, "capability", str(capability), hint)
     return None
 

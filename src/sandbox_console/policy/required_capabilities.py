@@ -18,21 +18,14 @@ from sandbox_console.model.action import (
     Fork,
     Forward,
     Kill,
-    LoadImage,
     OpenShell,
     Pause,
-    PruneImages,
-    PullImage,
     Quarantine,
     Release,
     Remove,
-    RemoveImage,
-    RemoveSnapshot,
     Rename,
     Restart,
-    RestoreSnapshot,
     Resume,
-    SaveImage,
     Start,
     Stop,
     TakeSnapshot,
@@ -40,6 +33,15 @@ from sandbox_console.model.action import (
     Upload,
 )
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import (
+    LoadImage,
+    PruneImages,
+    PullImage,
+    RemoveImage,
+    RemoveSnapshot,
+    RestoreSnapshot,
+    SaveImage,
+)
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from sandbox_console.hostfs.own_files import open_own
 
@@ -24,6 +25,13 @@ _HELD = 256 * 1024
 _HELD_S = 0.25
 """How much may be missing from the file if the console is killed: output of this time, or this many characters."""
 
+_BATCH = 2000
+_TAIL = 1 << 20
+
+LONGEST_S = 1e8
+"""Times beyond three years are this one: a file that somebody has changed may hold any."""
+
+Item = TypeVar("Item")
 Event = tuple[float, str, str]
 """An event: seconds since the beginning; ``o`` for output, ``r`` for a new size or ``m`` for a mark; the data."""
 
@@ -38,10 +46,10 @@ _LONGEST = 100_000  # characters; a full-screen program may write for ever witho
 class Pending:
     """The events of one shell that are not in its file yet. Typed text is in them only where the shell echoed it."""
 
-    def __init__(self, cap_bytes: int, began: float | None = None) -> None:
+    def __init__(self, cap_bytes: int, began: float | None = None, limit: str = "recording.max_mib") -> None:
         """``began`` is the time of the monotonic clock from which events are counted, by default now."""
         self.began = time.monotonic() if began is None else began
-        self.left = cap_bytes
+        self.left, self._limit = cap_bytes, limit
         self.cut = False
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._taken_at = self.began
@@ -74,7 +82,7 @@ class Pending:
         self.left -= len(text)
         if self.left < 0:
             self.cut = True
-            kind, text = "m", "the recording ends here: it reached recording.max_mib"
+            kind, text = "m", f"the recording ends here: it reached {self._limit}"
         at = round(time.monotonic() - self.began, 6)
         self._held.append(json.dumps([at, kind, text]) + "\n")
         self._size += len(text)
@@ -94,21 +102,60 @@ def read_header(path: Path) -> dict[str, Any]:
 
 def read_events(path: Path) -> Iterator[Event]:
     """The events of a recording in order, up to a line that was cut short by a kill. Raises OSError."""
+    for event, _ in placed_events(path):
+        yield event
+
+
+def placed_events(path: Path, offset: int = 0, began: float = 0.0) -> Iterator[tuple[Event, int]]:
+    """The events from a byte offset on, by default the first, each with the offset of the next. Raises OSError.
+
+    Their times never decrease, whatever the file says. ``began`` is the time of the event before the offset.
+    """
     with open_own(path) as file:
-        file.readline(_LONGEST_LINE)
+        file.seek(offset)
+        at = offset or len(file.readline(_LONGEST_LINE))
         for line in iter(lambda: file.readline(_LONGEST_LINE), b""):
             event = _event(line)
             if event is None:
                 return
-            yield event
+            at, began = at + len(line), min(max(began, event[0]), LONGEST_S)
+            yield (began, *event[1:]), at
+
+
+def batches(events: Iterable[Item], weigh: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Group what is read of a recording: at most 2000 at a time, and few of those that are long."""
+    held: list[Item] = []
+    size = 0
+    for one in events:
+        held.append(one)
+        size += weigh(one)
+        if len(held) == _BATCH or size > _HELD:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def last_time(path: Path) -> float:
+    """When the last event was, in seconds since the beginning. Reads only the end of the file. Raises OSError."""
+    with open_own(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        whole_lines = file.read(_TAIL).split(b"\n")[1:]
+    found = (event for line in reversed(whole_lines) if (event := _event(line)) is not None)
+    last = next(found, None)
+    if last is not None or size <= _TAIL:
+        return min(max(0.0, last[0]), LONGEST_S) if last is not None else 0.0
+    return max((at for at, _, _ in read_events(path)), default=0.0)
 
 
 def _event(line: bytes) -> Event | None:
     try:
         at, kind, text = json.loads(line)
-        return float(at), str(kind), str(text)
-    except (ValueError, TypeError, RecursionError):
+        found = float(at), str(kind), str(text)
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
+    return found if math.isfinite(found[0]) else None
 
 
 def make(path: Path, line: str) -> None:
@@ -160,22 +207,30 @@ def mask_file(path: Path, mask: Mask, *, always: bool = False) -> None:
     fresh.replace(path)
 
 
-def lines(events: Iterable[Event]) -> Iterator[tuple[float, str]]:
-    """Each line with the time at which it began."""
-    held, began = "", 0.0
+class Line(NamedTuple):
+    """A line of output: the seconds at which it began and was complete, and its text."""
+
+    began: float
+    ended: float
+    text: str
+
+
+def lines(events: Iterable[Event]) -> Iterator[Line]:
+    """Each line of output as text."""
+    held, began, at = "", 0.0, 0.0
     for at, kind, text in events:
         if kind != "o":
             continue
         began = began if held else at
         *whole, held = (held + text).split("\n")
         for one in whole:
-            yield began, plain(one)
+            yield Line(began, at, plain(one))
             began = at
         if len(held) > _LONGEST:
-            yield began, plain(held)
+            yield Line(began, at, plain(held))
             held = ""
     if held:
-        yield began, plain(held)
+        yield Line(began, at, plain(held))
 
 
 def plain(text: str) -> str:

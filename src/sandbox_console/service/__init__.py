@@ -5,12 +5,13 @@ from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service.bootstrap import check_configuration, known_ground, last_names, open_console, preload
-from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
+from sandbox_console.service.config import Config, TuiOptions, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.effects.change_plan import Change, How, Plan, differing, fixed_fields
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.paths import Paths, find_paths
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
 from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.hub import Subscription

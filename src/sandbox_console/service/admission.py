@@ -9,6 +9,7 @@ from msgspec import structs
 
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec
 from sandbox_console.model import check, ports
+from sandbox_console.model.access import access
 from sandbox_console.model.action import (
     Action,
     ChangeEgress,
@@ -19,15 +20,16 @@ from sandbox_console.model.action import (
     Forward,
     OpenShell,
     Rename,
-    RestoreSnapshot,
     Update,
     place_of,
     ref_of,
 )
 from sandbox_console.model.egress_rules import rule_problems
+from sandbox_console.model.host_action import RestoreSnapshot
 from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.policy import roles
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny, Rules
 from sandbox_console.service.effects.change_plan import differing
@@ -56,6 +58,7 @@ class Admission:
     async def request(self, action: Action, consent: Consent) -> Request:
         """Find the target and decide. An error on the way is part of the request, so that it is recorded as well."""
         backend = place_of(action)[0]
+        action = labelled(action)
         target: Sandbox | None = None
         snapshot: Snapshot | None = None
         try:
@@ -66,6 +69,8 @@ class Admission:
                 action = structs.replace(action, spec=spec)
             if isinstance(action, RestoreSnapshot):
                 snapshot = await self._inside.snapshot(action.backend, action.host, action.snapshot)
+            if denial := roles.forbidden(action, access(), target):
+                return Request(action, backend, target, denial, consent)
             await self._check(action, target)
             decision = await self.decide(action, target)
         except ConsoleError as error:
@@ -76,7 +81,9 @@ class Admission:
         return Request(action, backend, target, decision, consent, snapshot=snapshot)
 
     async def decide(self, action: Action, target: Sandbox | None) -> Decision:
-        """What the policy says about an action. Raises ConsoleError if its host is not known."""
+        """What the role of whoever acts and the policy say. Raises ConsoleError if its host is not known."""
+        if denial := roles.forbidden(labelled(action), access(), target):
+            return denial
         if denial := await asyncio.to_thread(self._held, action, target):
             return denial
         capabilities = (await self._fleet.use(*place_of(action))).capabilities()
@@ -137,3 +144,12 @@ class Admission:
         backend = await self._fleet.use(target.ref.backend, target.ref.host)
         spec = structs.replace(target.spec, ports=(str(action.port),))  # only the guest may use the gateway's own port
         return (await asyncio.to_thread(backend.validate, spec)).get("ports", "")
+
+
+def labelled(action: Action) -> Action:
+    """A create with the labels of whoever acts, as this person could not see the sandbox without them."""
+    if not isinstance(action, Create) or not (needed := access().labels):
+        return action
+    missing = {key: value for key, value in needed.items() if key not in action.spec.labels}
+    spec = structs.replace(action.spec, labels={**action.spec.labels, **missing})
+    return structs.replace(action, spec=spec)

@@ -17,10 +17,15 @@ from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import BackendUnreachable, ConfigError
 from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.model.access import work_for
 from sandbox_console.model.secret import Secret
-from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
+from sandbox_console.service.config import Config, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.audit_log import AuditLog, current_actor
+from sandbox_console.service.paths import Paths, find_paths
+from sandbox_console.service.people.identity import VARIABLE, rights_of_process
+from sandbox_console.service.people.users import Users
+from sandbox_console.service.private_folders import private_folders
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import (
@@ -62,9 +67,12 @@ async def open_console(
     refuse_config(paths)
     follows = config is None
     config = read() if config is None else restricted(config, read_only=read_only)
-    found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
+    keys = _Keys()
+    found = list(backends) if backends is not None else make_backends(config, paths, only_backend, keys)
     paths.make_private()
     refuse_strangers("the state folder", paths.state)
+    if (person := os.environ.get(VARIABLE)) is not None:
+        work_for(rights_of_process(person, Users(paths.tokens)))
     own = own_places(config, paths)
     keep_apart(own)
     hub = Hub()
@@ -72,6 +80,7 @@ async def open_console(
     audit_log = AuditLog(paths.audit_db, current_actor(), hub.publish, config.audit)
     options = ["--config", str(paths.config_file)] if config_file is not None else []
     console = Console(config, fleet, audit_log, hub, own, secrets, options, paths.templates)
+    keys.console = console
     if follows:
         console.follow_config(paths.config_file, read)
     try:
@@ -168,7 +177,8 @@ def own_places(config: Config, paths: Paths) -> OwnFolders:
         found.append(("the audit log's archive", Path(config.audit.archive).expanduser()))
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         found.append(("XDG_RUNTIME_DIR, with sockets of yours", Path(runtime)))
-    return OwnFolders(state, tuple(found), config.policy.home_workspace, tuple(_used(config)))
+    private = () if config.policy.home_workspace else tuple(private_folders())
+    return OwnFolders(state, tuple(found), config.policy.home_workspace, tuple(_used(config)), private)
 
 
 def _used(config: Config) -> Iterator[tuple[str, Path]]:
@@ -182,10 +192,6 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
     with contextlib.suppress(RuntimeError):  # no home
         cache = Path(home).expanduser() / "cache" if home else platformdirs.user_cache_path("sandbox-console")
         yield "the console's cache, with programs that it runs", cache
-        if not config.policy.home_workspace:
-            yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
-            yield "your kubeconfig, with programs that it runs", Path.home() / ".kube"
-            yield "your ssh configuration, with programs that it runs", Path.home() / ".ssh"
     for path in _kubeconfigs(config):
         yield "a kubeconfig, with programs that it runs", path
 
@@ -225,11 +231,23 @@ def _links_in(state: Path) -> list[Path]:
         return []
 
 
-def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]:
+class _Keys:
+    """The keys of remote servers. Backends are made before the console that reads secrets, and use it later."""
+
+    console: Console
+
+    async def read(self, name: str) -> str:
+        return await self.console.backend_key(name)
+
+    def mask(self, value: str) -> None:
+        self.console.mask_key(value)
+
+
+def make_backends(config: Config, paths: Paths, only: str = "", keys: _Keys | None = None) -> list[Backend]:
     """The backends that the config turns on, each with its folder and table. This imports no SDK.
 
-    ``only`` is a name, or name/host, of those to make. Raises ConfigError if there is no such backend, and
-    BackendUnreachable if it has no host.
+    ``only`` is a name, or name/host, of those to make; ``keys`` reads the keys of servers. Raises ConfigError if there
+    is no such backend, and BackendUnreachable if it has no host.
     """
     only_name, _, only_host = only.partition("/")
     wanted = {name: bool(table.get("enabled", True)) for name, table in config.backends.items()}
@@ -249,7 +267,8 @@ def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]
             continue
         table = {key: value for key, value in config.backends.get(name, {}).items() if key not in _OURS}
         provider = registry.load(point)
-        made = provider.backends(BackendSettings(paths.backend(name), table, guests))
+        settings = BackendSettings(paths.backend(name), table, guests)
+        made = provider.backends(structs.replace(settings, key=keys.read, mask=keys.mask) if keys else settings)
         if only_name and not made:
             raise BackendUnreachable(f"{name} is not on this machine", hint=getattr(provider, "absent_hint", ""))
         backends += made

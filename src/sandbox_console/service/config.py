@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import tomllib
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-import platformdirs
 from msgspec import Struct, field
 
 from sandbox_console.audit.retention import MIB, RetentionPolicy
@@ -22,17 +20,22 @@ from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.model import hosts
 from sandbox_console.model.did_you_mean import nearest
-from sandbox_console.policy.rules import Rules
+from sandbox_console.policy.rules import Recorded, Rules
 from sandbox_console.secrets.sources import SecretSource, problem
 from sandbox_console.service import alert_options
 from sandbox_console.service.alert_options import AlertOptions
 from sandbox_console.service.config_lines import line_of
-from sandbox_console.service.server_options import ApiOptions, McpOptions, ServeTable, template_problem
+from sandbox_console.service.paths import PREFIX, Paths
+from sandbox_console.service.server_options import (
+    ApiOptions,
+    McpOptions,
+    MicrosandboxOptions,
+    ServeTable,
+    template_problem,
+)
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-_APP = "sandbox-console"
-_PREFIX = "SANDBOX_CONSOLE_"
 LONGEST = 4 << 20
 """The most bytes of a configuration file."""
 
@@ -113,10 +116,15 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
 
 
 class RecordingOptions(Struct, frozen=True, kw_only=True):
-    """The ``[recording]`` table. If ``mode`` is ``required``, a shell that cannot be recorded is refused."""
+    """The ``[recording]`` table. ``record`` names what ``mode`` is about: shells, commands, or both.
+
+    If ``mode`` is ``required``, what cannot be recorded is refused.
+    """
 
     mode: Literal["off", "best-effort", "required"] = "off"
+    record: tuple[Recorded, ...] = ("shell",)
     max_mib: AtLeastOne = 64
+    exec_max_kib: AtLeastOne = 1024
     keep_mib: AtLeastOne = 1024
 
 
@@ -147,60 +155,8 @@ class Config(Struct, frozen=True, kw_only=True):
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     api: ApiOptions = field(default_factory=ApiOptions)
     mcp: McpOptions = field(default_factory=McpOptions)
+    microsandbox: MicrosandboxOptions = field(default_factory=MicrosandboxOptions)
     serve: ServeTable = field(default_factory=ServeTable)
-
-
-class Paths(Struct, frozen=True):
-    """Where the console keeps its files. ``state`` has mode 0700 and belongs to nobody else.
-
-    ``templates`` is a folder of the user's own configuration, also if another ``config_file`` is named.
-    """
-
-    config_file: Path
-    state: Path
-    templates: Path = Path()
-
-    def make_private(self) -> None:
-        """Make the state folder, for its owner only. If that fails, reads still work; the first write reports it."""
-        with contextlib.suppress(OSError):
-            for folder in (*reversed(self.state.parents), self.state):  # with a mode of our own, whatever the umask
-                if not folder.exists():
-                    folder.mkdir(mode=0o700, exist_ok=True)
-
-    @property
-    def audit_db(self) -> Path:
-        """The audit log."""
-        return self.state / "audit" / "audit.db"
-
-    @property
-    def logs(self) -> Path:
-        """Where logs of removed sandboxes are kept."""
-        return self.state / "logs"
-
-    @property
-    def tokens(self) -> Path:
-        """The tokens of the page, the API and MCP, as hashes."""
-        return self.state / "tokens.json"
-
-    def backend(self, name: str) -> Path:
-        """The folder of one backend."""
-        return self.state / "backends" / name
-
-
-def find_paths(config_file: Path | None = None) -> Paths:
-    """The user's folders, or those under SANDBOX_CONSOLE_HOME. Nothing is made."""
-    home = os.environ.get(f"{_PREFIX}HOME")
-    base = Path(home).expanduser().absolute() if home else None
-    named = config_file or os.environ.get(f"{_PREFIX}CONFIG")
-    try:
-        folder = base or platformdirs.user_config_path(_APP)
-        config = Path(named).expanduser() if named else folder / "config.toml"
-        state = base / "state" if base else platformdirs.user_state_path(_APP)
-    except RuntimeError:  # raised since platformdirs 4.5; before, the path kept its ~
-        state = Path()
-    if not state.is_absolute():
-        raise ConfigError("this user has no home folder to keep state in", hint="set HOME or SANDBOX_CONSOLE_HOME")
-    return Paths(config.absolute(), state, folder.absolute() / "templates")
 
 
 def load(paths: Paths, *, required: bool = False) -> Config:
@@ -214,7 +170,7 @@ def checked(path: Path, text: str) -> Config:
     where = str(path)
     for key, value in _environment().items():
         _put(data, key.lower().split("__"), value)
-        where = f"{path} with {_PREFIX}{key}"
+        where = f"{path} with {PREFIX}{key}"
     try:
         return _checked(data, where)
     except ConfigError as error:
@@ -269,9 +225,9 @@ def _bytes(path: Path) -> bytes:
 
 def refuse_strangers(label: str, path: Path) -> None:
     """Raise ConfigError if another user of this machine could change what is there, because it decides what is run."""
-    if why := another_hand(path):
+    if reason := another_hand(path):
         raise ConfigError(
-            f"{label} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
+            f"{label} {path} is not used: {reason}", hint="it and its folders must be yours: chown, chmod go-w"
         )
 
 
@@ -279,8 +235,8 @@ def _environment() -> dict[str, Any]:
     """``SANDBOX_CONSOLE_POLICY__READ_ONLY=true`` is ``policy.read_only``; the value is TOML, else text."""
     found: dict[str, Any] = {}
     for name, text in os.environ.items():
-        key = name.removeprefix(_PREFIX)
-        if name.startswith(_PREFIX) and ("__" in key or key == "BACKEND"):
+        key = name.removeprefix(PREFIX)
+        if name.startswith(PREFIX) and ("__" in key or key == "BACKEND"):
             try:
                 found[key] = tomllib.loads(f"v = {text}")["v"]
             except tomllib.TOMLDecodeError:
@@ -290,8 +246,8 @@ def _environment() -> dict[str, Any]:
 
 def is_setting(variable: str) -> bool:
     """Whether an environment variable is a key of the configuration, as ``SANDBOX_CONSOLE_TUI__THEME`` is."""
-    table, inner, _ = variable.removeprefix(_PREFIX).partition("__")
-    if not variable.startswith(_PREFIX):
+    table, inner, _ = variable.removeprefix(PREFIX).partition("__")
+    if not variable.startswith(PREFIX):
         return False
     return table.lower() in Config.__struct_fields__ if inner else table == "BACKEND"
 
@@ -336,7 +292,9 @@ def _check(config: Config, where: str) -> None:
     for name in config.templates:
         if text := template_problem(config.templates, name):
             raise ConfigError(f"{where}: templates.{name}: {text}")
-    for name in dict.fromkeys([config.api.template, *config.api.allow, *config.mcp.templates]):
+    for name in dict.fromkeys(
+        [config.api.template, *config.api.allow, *config.mcp.templates, config.microsandbox.template]
+    ):
         if name and name not in config.templates:
             raise ConfigError(f"{where}: there is no [templates.{name}]", hint="add it, or leave its name out")
     for pattern in config.policy.egress or ():

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.model.access import access
 from sandbox_console.model.action import (
     Action,
     ChangeEgress,
@@ -42,6 +43,7 @@ from sandbox_console.service.fleet_reads import FleetReads
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.holds import Holds
+from sandbox_console.service.gate.local_change import refuse_files
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.vault import Vault
@@ -62,6 +64,7 @@ from sandbox_console.service.reads.name_changes import recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
+from sandbox_console.service.reads.visible_records import VisibleRecords
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
 from sandbox_console.service.sessions.kept_shells import KeptShells
 from sandbox_console.service.sessions.lost_recreations import LostRecreations
@@ -89,11 +92,13 @@ class Console(FleetReads):
 
         ``templates`` is the folder of templates, by default one beside the state.
         """
-        self.config, self.hub, self.fleet, self.audit_log = config, hub, fleet, audit_log
+        self.config, self.hub, self.audit_log = config, hub, audit_log
         fleet.remember = recorded(audit_log)
         state, kept = audit_log.path.parents[1], config.logs
-        self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
-        self.masking = Masking(self._vault)
+        audit_log.guest_folders = lambda: shared_folders.everywhere(state).ground()
+        self._vault = Vault(config.secrets, audit_log.guest_folders, secrets)
+        recreations = LostRecreations(state / "recreations", fleet, audit_log, self._vault, lambda: self.read_only)
+        super().__init__(fleet, Masking(self._vault), recreations)
         self._vault.on_new = self._mask_again
         self._watcher = Watcher(fleet, hub.publish, self.masking)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
@@ -101,8 +106,9 @@ class Console(FleetReads):
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
         self._asks = HostRequests(audit_log, hub, self.denials.ask)
         self.egress = Outbound(fleet, self.denials, self._asks, self._vault, audit_log)
+        self.records = records = VisibleRecords(fleet, audit_log)
         self.drifts = Drifts(audit_log)
-        self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
+        self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20, records)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
         self.definitions = SecretDefinitions(self._vault, audit_log, lambda: self.config.policy)
@@ -110,7 +116,9 @@ class Console(FleetReads):
             templates or state.parent / "templates", lambda: self.config, self.secrets, audit_log
         )
         self.shipper = Shipper(audit_log)
-        self.recordings = Recordings(state / "recordings", config.recording, audit_log, self._vault.redactor)
+        self.recordings = Recordings(
+            state / "recordings", config.recording, lambda: self.config.policy, audit_log, self._vault.redactor, records
+        )
         self._wire_actions(state, own or OwnFolders(state), options)
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -127,9 +135,8 @@ class Console(FleetReads):
         )
         records = ShellRecords(state / "shells")
         self._lost = LostShells(records, fleet, audit_log, self._vault, self.recordings, options)
-        self.kept_shells = KeptShells(records, config.shell, self._lost, audit_log.actor, options)
-        self.sessions = OpenSessions(self.holds, self.kept_shells.end_all)
-        self.recreations = LostRecreations(state / "recreations", fleet, audit_log, self._vault, lambda: self.read_only)
+        self.kept_shells = KeptShells(records, config.shell, self._lost, audit_log.actor, options, self.records)
+        self.sessions = OpenSessions(self.holds, self.kept_shells.end_all, self.records.may_enter)
         self._performer = Performer(
             self._admission, gate, fleet, audit_log, self._vault, self._shares, self.recordings, self.holds,
             self._lost, self.kept_shells, self.sessions.end, self.recreations,
@@ -139,14 +146,17 @@ class Console(FleetReads):
 
     @property
     def read_only(self) -> bool:
-        """Whether the policy forbids every change."""
-        return self.config.policy.read_only
+        """Whether the policy, or the role of whoever asks, forbids every change."""
+        return self.config.policy.read_only or access().role == "viewer"
 
     async def ground(self) -> GuestFolders:
         """The folders of this machine that guests can change, for a caller that opens files here: see ``hostfs``.
 
-        A backend that does not answer costs a second. Raises ConfigError if the console's own state belongs to a guest.
+        A backend that does not answer costs a second. Raises ConfigError if the console's own state belongs to a guest,
+        and Denied, with a row, for people other than admins: the files belong to whoever runs the console.
         """
+        if access().role != "admin":
+            await refuse_files(self.audit_log)
         return await self._shares.ground()
 
     def _mask_again(self) -> None:
@@ -192,6 +202,15 @@ class Console(FleetReads):
         [found] = await self._vault.resolve([name])
         return found.value
 
+    async def backend_key(self, name: str) -> str:
+        """The value of a secret that a backend's table names as the key of a server. Raises SecretError."""
+        [found] = await self._vault.resolve([name])
+        return found.value
+
+    def mask_key(self, value: str) -> None:
+        """Hide a backend's key that is no secret of the configuration in all output."""
+        self._vault.mask([value])
+
     async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
         """Samples of one sandbox until it stops."""
         backend = await self.fleet.use(ref.backend, ref.host)
@@ -203,12 +222,12 @@ class Console(FleetReads):
         return self._logs.read(ref, query)
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
-        """Recorded actions, newest first."""
-        return await self.audit_log.entries(query)
+        """Recorded actions, newest first, as far as whoever asks may see their sandboxes."""
+        return await self.records.history(query)
 
     async def audit_entry(self, seq: int) -> AuditEntry:
         """One recorded action. Raises NotFound."""
-        return await self.audit_log.entry(seq)
+        return await self.records.entry(seq)
 
     async def verify(self) -> Verification:
         """Verify the chain of the audit log."""

@@ -20,9 +20,8 @@ from sandbox_console.service.sessions.lost_recreations import LostRecreations
 class FleetReads:
     """What a console reads of its fleet. None of it changes anything, or is recorded."""
 
-    fleet: Fleet
-    masking: Masking
-    recreations: LostRecreations
+    def __init__(self, fleet: Fleet, masking: Masking, recreations: LostRecreations) -> None:
+        self.fleet, self.masking, self.recreations = fleet, masking, recreations
 
     async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
         """All sandboxes now, and the health of each backend that was queried."""
@@ -54,6 +53,12 @@ class FleetReads:
     def healths(self, places: Sequence[HostKey]) -> AsyncGenerator[BackendHealth, None]:
         """Each place's health, in this order. All are queried at once; those that were silent last time come last."""
         return self.fleet.healths(places)
+
+    def healths_as_answered(
+        self, places: Sequence[HostKey], patience_s: float
+    ) -> AsyncGenerator[tuple[Sequence[BackendHealth], Sequence[HostKey]], None]:
+        """Each place's health in parts as they arrive, each with the places that have not answered yet."""
+        return self.fleet.healths_as_answered(places, patience_s)
 
     async def find(self, name: str, *, changing: bool = False, only_answering: bool = False) -> Sandbox:
         """The sandbox that NAME means. Raises NotFound, Ambiguous, BackendUnreachable."""

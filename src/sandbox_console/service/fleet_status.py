@@ -12,11 +12,12 @@ from typing import Self
 from msgspec import Struct, structs
 
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.access import Access
 from sandbox_console.model.alert import Alert
 from sandbox_console.model.event import AuditChanged, Denied, Event
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status
+from sandbox_console.service.alerts.alerts import AlertBook
 from sandbox_console.service.alerts.audit_watch import AuditWatch
-from sandbox_console.service.alerts.book import AlertBook
 from sandbox_console.service.alerts.conditions import failed
 from sandbox_console.service.console import Console
 
@@ -130,6 +131,20 @@ class StatusWatch:
         here = self._console.hub.sandboxes
         if len(self._denied) > 2 * len(here) + 100:
             self._denied = {ref: count for ref, count in self._denied.items() if ref in here}
+
+
+def seen_by(status: FleetStatus, rights: Access) -> FleetStatus:
+    """The part for a person: with labels, only these sandboxes and what concerns them, and no counts of all."""
+    if not rights.labels:
+        return status
+    sandboxes = tuple(one for one in status.sandboxes if rights.sees(one.labels))
+    refs = {one.ref for one in sandboxes}
+    names = {str(ref) for ref in refs}
+    denied = {ref: count for ref, count in status.denied.items() if ref in refs}
+    alerts = tuple(alert for alert in status.alerts if alert.subject in names)
+    return structs.replace(
+        status, sandboxes=sandboxes, denied=denied, alerts=alerts, refusals={}, actions={}, audit_rows=0, unshipped=None
+    )
 
 
 def troubles_first(sandboxes: Sequence[Sandbox]) -> Sequence[Sandbox]:

@@ -19,7 +19,8 @@ from sandbox_console.errors import AuditUnavailable, ConfigError, ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.config import find_paths, load
+from sandbox_console.service.config import load
+from sandbox_console.service.paths import find_paths
 
 LOG_S = 10.0
 """How long to wait for the log before a sandbox is ended without it. The end is then recorded later."""

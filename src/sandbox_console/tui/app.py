@@ -46,6 +46,7 @@ from sandbox_console.tui.state.messages import (
     FormRequested,
     FormSourceRequested,
     ForwardRequested,
+    RecordingsRequested,
     ShellsRequested,
     TemplateRequested,
     TimelineRequested,
@@ -56,7 +57,7 @@ from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.reducer import reduce
 from sandbox_console.tui.text.formatting import error_words
 
-SMALLEST = (60, 15)
+SMALLEST = (40, 15)
 MESSAGES_KEPT = 500
 ALERTS_AFTER_S = 1.0
 """Seconds after which the alerts are followed: not while the first page is drawn."""
@@ -100,12 +101,16 @@ class ConsoleApp(PageActions):
         deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
         self._bridge.add_done_callback(self._bridge_ended)
+        if self.is_web:
+            self.run_worker(self.shells.offer_kept())
         if self.service.config.alerts.rules:
             self.set_timer(ALERTS_AFTER_S, self._watch_alerts)
 
     def _keep_up(self) -> None:
         self.history.note(self.fleet)
         self._tell_damage()
+        if self.is_web:
+            self.tell_faults()
 
     def _tell_damage(self) -> None:
         for text in own_files.told():
@@ -186,6 +191,9 @@ class ConsoleApp(PageActions):
 
     def on_timeline_requested(self, message: TimelineRequested) -> None:
         self.open_timeline(message.sandboxes)
+
+    def on_recordings_requested(self, message: RecordingsRequested) -> None:
+        self.open_recordings(message.sandbox)
 
     def on_form_requested(self, message: FormRequested) -> None:
         self.run_worker(self.open_form(message.sandbox))

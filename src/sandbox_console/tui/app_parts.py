@@ -17,11 +17,13 @@ from sandbox_console.model.alert import Alert
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Consent
 from sandbox_console.tui.app_base import BaseApp
+from sandbox_console.tui.fleet.arrangement import fault
 from sandbox_console.tui.main.main_screen import MainScreen
 from sandbox_console.tui.pulse.history import History
 from sandbox_console.tui.state.fleet_state import News
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.reducer import reduce
+from sandbox_console.tui.text.formatting import many, span
 
 if TYPE_CHECKING:
     from sandbox_console.tui.actions.action_flow import Flows
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from sandbox_console.tui.shell.shell_flow import ShellFlow
 
 _SEVERITIES = ("info", "warning", "critical")
+AWAY_S = 10.0
+"""A page that is back sooner has only been reloaded."""
+
 LoggedMessage = tuple[float, str, str]
 """The time (Unix seconds), the severity, and the message."""
 
@@ -45,6 +50,7 @@ class AppParts(BaseApp):
     work: Work
     history: History
     message_log: deque[LoggedMessage]
+    _faults_told = 0
 
     @property
     def selected(self) -> Sandbox | None:
@@ -63,6 +69,22 @@ class AppParts(BaseApp):
         severity: SeverityLevel = "error" if first.severity == "critical" else "warning"
         self.bell()
         self.notify(f"{first.name}: {first.text}{more}", title=f"alert {first.rule}", severity=severity, timeout=15)
+
+    def came_back(self, away_s: float) -> None:
+        """Say what a browser has missed that shows this app again after ``away_s`` seconds."""
+        missed = sum(at > self.now() - away_s for at, _, _ in self.message_log)
+        if missed or away_s >= AWAY_S:
+            words = f"{many(missed, 'message')} meanwhile. :messages shows them." if missed else ""
+            self.notify(words or "No message came meanwhile.", title=f"not shown for {span(away_s)}")
+
+    def tell_faults(self) -> None:
+        """Let the title of a browser's page say how many sandboxes have a fault, and how many alerts fire."""
+        tell = getattr(self._driver, "tell_faults", None)
+        count = sum(fault(sandbox, self.fleet) for sandbox in self.fleet.sandboxes.values())
+        count += len(self.fleet.alerts.firing)
+        if tell is not None and count != self._faults_told:
+            self._faults_told = count
+            tell(count)
 
     def publish(self, *news: News) -> None:
         """Apply news to the state. Several items passed together are drawn once."""

@@ -95,6 +95,16 @@ class PageActions(AppParts):
 
         self.push_screen(AlertsScreen(self.service, self.now), lambda ref: self.main.go_to(ref) if ref else None)
 
+    def action_recordings(self) -> None:
+        """Show the recordings of all sandboxes."""
+        self.open_recordings(None)
+
+    def open_recordings(self, sandbox: Sandbox | None) -> None:
+        """Show the recordings of a sandbox, or of all."""
+        from sandbox_console.tui.recordings.recordings_screen import RecordingsScreen
+
+        self.push_screen(RecordingsScreen(self.service, sandbox))
+
     def open_why(self, sandbox: Sandbox) -> None:
         """Show why a sandbox is in its state."""
         from sandbox_console.tui.incident.why_screen import WhyScreen

@@ -9,11 +9,12 @@ import secrets
 import time
 from collections.abc import Callable
 
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 from textual_serve.download_manager import DownloadManager
 
+from sandbox_console.service.browser_sessions import BrowserSession
 from sandbox_console.web import websocket_messages
-from sandbox_console.web.logins import Login
+from sandbox_console.web.logins import Login, Logins
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.process import AppProcess
 from sandbox_console.web.tickets import TerminalRequest
@@ -22,7 +23,10 @@ from sandbox_console.web.visit_records import SESSION, VisitRecords
 ENDED = 4000
 TAKEN_OVER = 4001
 IDLE = 4002
+SHOWN_ID = 12
 _MOST_GONE = 256
+LOOK_S = 0.5
+"""How often it is looked whether a session has to end, because of its user for instance."""
 
 
 class Full(Exception):
@@ -33,15 +37,19 @@ class AppSession:
     """One app process and, while somebody is looking, the socket that shows it."""
 
     def __init__(self, login: Login, options: ServeOptions, downloads: DownloadManager) -> None:
-        self.id = secrets.token_urlsafe(16)
+        self.id = secrets.token_hex(16)
         self.login = login
+        self.began_at = time.time()
         self.used = time.monotonic()
         self.ended: str | None = None
         self.left_at: float | None = None
+        self.tab_closed = False
+        self._delay = websocket_messages.Delay()
         self._socket: web.WebSocketResponse | None = None
         self.app = AppProcess(
             options.app_command(),
             actor=login.actor,
+            person=login.person.passed_on if login.person else "",
             pass_env=options.pass_env,
             write_bytes=self._send_bytes,
             write_str=self._send_str,
@@ -54,33 +62,51 @@ class AppSession:
         """Whether a socket is attached."""
         return self._socket is not None
 
+    def info(self) -> BrowserSession:
+        """What others may know about it. The id is a short one: the whole one is what a page comes back with."""
+        now = time.monotonic()
+        away = None if self.left_at is None else now - self.left_at
+        return BrowserSession(self.id[:SHOWN_ID], self.login.actor, self.began_at, now - self.used, away)
+
     async def attach(self, socket: web.WebSocketResponse, order: TerminalRequest) -> None:
         """Show the app on a socket: a new app starts, a running one repaints; an older socket is closed."""
         old, self._socket = self._socket, socket
-        self.used, self.left_at = time.monotonic(), None
+        away = None if self.left_at is None else time.monotonic() - self.left_at
+        self.used, self.left_at, self.tab_closed = time.monotonic(), None, False
+        self._delay = websocket_messages.Delay()
         if old is not None:
             await old.close(code=TAKEN_OVER)
         await self._send_str(json.dumps(["ready", self.id]))
+        about = {"user": self.login.actor, "seconds": round(time.time() - self.began_at), "away": away}
+        await self._send_str(json.dumps(["about", about]))
+        await self._send_str(json.dumps(["faults", self.app.faults]))
         if old is None and self.app.is_new:
             await self.app.start(order.columns, order.rows)
         else:
             await self.app.set_terminal_size(order.columns, order.rows)
-            await self.app.repaint()
+            await self.app.repaint(away)
 
     def detach(self, socket: web.WebSocketResponse) -> bool:
         """Forget a socket. Returns whether the app is now without one."""
         if self._socket is socket:
             self._socket, self.left_at = None, time.monotonic()
+            self.tab_closed = socket.close_code == WSCloseCode.GOING_AWAY
         return self._socket is None
 
     async def handle(self, message: websocket_messages.Message) -> None:
         """Pass one message of the page on to the app."""
         match message:
             case websocket_messages.Ping(text):
+                self._delay.note(message)
                 await self._send_str(json.dumps(["pong", text]))
                 return
             case websocket_messages.Typed(data):
+                if self._delay.is_late(message):
+                    await self._send_str(json.dumps(["late", data.decode()]))
+                    return
                 await self.app.send_bytes(data)
+            case websocket_messages.ThemeSwitched():
+                await self.app.send_meta({"type": "theme"})
             case websocket_messages.Resized(columns, rows):
                 await self.app.set_terminal_size(columns, rows)
             case websocket_messages.Focused(on):
@@ -111,8 +137,10 @@ class AppSession:
 class AppSessions:
     """Every running view of one server, with the limit on their number and the clock that ends them."""
 
-    def __init__(self, options: ServeOptions, say: Callable[[str], None], records: VisitRecords) -> None:
-        self._options, self._records = options, records
+    def __init__(
+        self, options: ServeOptions, say: Callable[[str], None], records: VisitRecords, logins: Logins
+    ) -> None:
+        self._options, self._records, self._logins = options, records, logins
         self._say = say
         self._views: dict[str, AppSession] = {}
         self._gone: dict[str, str] = {}
@@ -121,9 +149,28 @@ class AppSessions:
     def __len__(self) -> int:
         return len(self._views)
 
+    def infos(self) -> list[BrowserSession]:
+        """What runs."""
+        return [view.info() for view in self._views.values()]
+
+    def owned(self) -> list[tuple[str, BrowserSession]]:
+        """What runs, each with the id of its login."""
+        return [(view.login.id, view.info()) for view in self._views.values()]
+
+    async def end(self, shown_id: str, reason: str) -> bool:
+        """End a session by the id that is shown. Returns whether there was one."""
+        found = [view for view in self._views.values() if view.id.startswith(shown_id) and len(shown_id) == SHOWN_ID]
+        await asyncio.gather(*(self._end(view, reason) for view in found))
+        return bool(found)
+
+    async def end_of(self, login: Login, reason: str) -> None:
+        """End every session of a login."""
+        own = [view for view in self._views.values() if view.login is login]
+        await asyncio.gather(*(self._end(view, reason) for view in own))
+
     def is_full(self, login: Login, order: TerminalRequest) -> bool:
         """Whether this order would need one more session than allowed."""
-        return self._find(login, order) is None and self._room() <= 0 and self._oldest_unseen(login) is None
+        return self._find(login, order) is None and self._room() <= 0 and self._yielding(login) is None
 
     def why_gone(self, login: Login, order: TerminalRequest) -> str:
         """Why the session of a page has ended; empty if it had none, or if it is still running."""
@@ -137,7 +184,7 @@ class AppSessions:
         """The view that was ordered, attached to the socket: the one from before, or a new one. Raises Full."""
         view = self._find(login, order)
         if view is None:
-            if self._room() <= 0 and (oldest := self._oldest_unseen(login)) is not None:
+            if self._room() <= 0 and (oldest := self._yielding(login)) is not None:
                 await self._end(oldest, "a newer session took its place")
             if self._room() <= 0:
                 raise Full
@@ -159,9 +206,9 @@ class AppSessions:
             await self._end(view, view.ended)
 
     async def watch(self) -> None:
-        """End sessions that were idle for too long or whose login has expired; runs until cancelled."""
+        """End sessions that were idle for too long or whose login has ended; runs until cancelled."""
         while True:
-            await asyncio.sleep(min(5.0, self._options.idle_s / 4, max(self._options.resume_s / 2, 0.05)))
+            await asyncio.sleep(min(LOOK_S, self._options.idle_s / 4, max(self._options.resume_s / 2, 0.05)))
             now = time.monotonic()
             for view in list(self._views.values()):
                 if reason := self._over(view, now):
@@ -179,16 +226,20 @@ class AppSessions:
         """Why a session has to end now; empty if it does not."""
         if view.ended is not None:
             return view.ended
-        if now > view.login.expires:
-            return "the login has expired"
+        if ended := self._logins.over(view.login):
+            return ended
         if view.left_at is not None:
             return "nobody came back" if now - view.left_at > self._options.resume_s else ""
         return f"nothing was typed for {self._options.idle_s:.0f} s" if now - view.used > self._options.idle_s else ""
 
-    def _oldest_unseen(self, login: Login) -> AppSession | None:
-        """The session of a login that has not been shown for longest."""
-        unseen = [(view.left_at, view) for view in self._views.values() if view.login is login and view.left_at]
-        return min(unseen, key=lambda pair: pair[0], default=(0.0, None))[1]
+    def _yielding(self, login: Login) -> AppSession | None:
+        """The session that makes room for a login's new one: one whose tab was closed, else an unseen one of its own.
+
+        A tab that is only being reloaded takes its session up again long before it is needed.
+        """
+        unseen = [(not view.tab_closed, view.left_at, view) for view in self._views.values() if view.left_at]
+        yielding = [one for one in unseen if not one[0] or one[2].login is login]
+        return min(yielding, key=lambda one: one[:2], default=(True, 0.0, None))[2]
 
     def _room(self) -> int:
         return self._options.max_sessions - len(self._views)

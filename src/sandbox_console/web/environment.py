@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sandbox_console.errors import UsageError
 from sandbox_console.service.config import is_setting
+from sandbox_console.service.people.identity import VARIABLE
 from sandbox_console.web.logins import TOKEN_VARIABLE
 
 _NAMES = frozenset(
@@ -28,6 +29,8 @@ def check_pass_env(names: Sequence[str], environment: Mapping[str, str] = os.env
     for name in names:
         if name == TOKEN_VARIABLE:
             raise UsageError(f"--pass-env: {name} is the login token, which the app never gets")
+        if name == VARIABLE:
+            raise UsageError(f"--pass-env: {name} says for whom a process works, which each login decides")
         if name not in environment:
             raise UsageError(f"--pass-env: {name!r} is not set here", hint="give a variable's name, never its value")
 
@@ -37,12 +40,17 @@ def app_environment(
     rows: int,
     actor: str,
     *,
+    person: str = "",
     more: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """The variables of one app process. ``more`` names those that the operator passes on."""
+    """The variables of one app process. ``more`` names those that the operator passes on.
+
+    ``person`` says for whom it works; it is empty for whoever runs the server.
+    """
     kept = {name: value for name, value in environment.items() if is_needed(name) or name in more}
     kept.pop(TOKEN_VARIABLE, None)
+    kept |= {VARIABLE: person} if person else {}
     return kept | {
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",

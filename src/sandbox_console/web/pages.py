@@ -11,10 +11,17 @@ from msgspec import Struct
 _OWN = {
     "login.html": "text/html",
     "console.html": "text/html",
+    "sessions.html": "text/html",
     "style.css": "text/css",
     "login.js": "text/javascript",
-    "console.js": "text/javascript",
+    **dict.fromkeys(
+        ["console.js", "line.js", "bar.js", "clipboard.js", "touch.js"],
+        "text/javascript",
+    ),
+    "api.js": "text/javascript",
+    "sessions.js": "text/javascript",
     "logo.svg": "image/svg+xml",
+    "logo-fault.svg": "image/svg+xml",
     "vendor/xterm.css": "text/css",
     "vendor/xterm.mjs": "text/javascript",
     "vendor/addon-fit.mjs": "text/javascript",

@@ -36,6 +36,7 @@ class AppProcess(AppService):
         command: Sequence[str],
         *,
         actor: str,
+        person: str,
         pass_env: Sequence[str],
         write_bytes: Callable[[bytes], Awaitable[None]],
         write_str: Callable[[str], Awaitable[None]],
@@ -50,14 +51,16 @@ class AppProcess(AppService):
             download_manager=downloads,
         )
         self._argv = list(command)
-        self._actor = actor
+        self._actor, self._person = actor, person
         self._pass_env = pass_env
         self._ended = ended
         self._stderr = b""
+        self.faults = 0
+        """How many faults the app shows, as it said last."""
         self._ending: asyncio.Task[None] | None = None
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
-        return app_environment(width, height, self._actor, more=self._pass_env)
+        return app_environment(width, height, self._actor, person=self._person, more=self._pass_env)
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
         self._process = await asyncio.create_subprocess_exec(
@@ -76,9 +79,9 @@ class AppProcess(AppService):
         """Whether it was never started."""
         return self._process is None
 
-    async def repaint(self) -> None:
-        """Request that the app redraws its whole screen, for another terminal."""
-        await self.send_meta({"type": "repaint"})
+    async def repaint(self, away_s: float | None = None) -> None:
+        """Request that the app redraws its whole screen, for another terminal. ``away_s`` is how long nobody looked."""
+        await self.send_meta({"type": "repaint", "away_s": None if away_s is None else round(away_s)})
 
     async def run(self) -> None:
         """Pass on the app's packets until it ends, then clean up its processes and report why it ended."""
@@ -112,6 +115,9 @@ class AppProcess(AppService):
             return
         if meta.get("type") == "copy":
             await self.remote_write_str(json.dumps(["copy", str(meta.get("text", ""))]))
+        elif meta.get("type") == "faults" and isinstance(count := meta.get("count"), int):
+            self.faults = count
+            await self.remote_write_str(json.dumps(["faults", count]))
         elif meta.get("type") in {"exit", "open_url", "deliver_file_start"}:
             await super().on_meta(data)
 

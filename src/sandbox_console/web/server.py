@@ -11,20 +11,18 @@ from urllib.parse import quote
 from aiohttp import WSMsgType, web
 from textual_serve.server import Server
 
-from sandbox_console.errors import ConfigError
-from sandbox_console.model.audit import Outcome
 from sandbox_console.web import websocket_messages
 from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
-from sandbox_console.web.checks import FOREIGN, PEER, SCHEME, Checks, add_headers, need_origin
+from sandbox_console.web.checks import FOREIGN, USER, Checks, add_headers, need_origin
 from sandbox_console.web.http_handler import Handler
-from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
+from sandbox_console.web.login_doors import CALLBACK, HEADER, LoginDoors
+from sandbox_console.web.logins import Login, Logins
+from sandbox_console.web.oidc_login import OidcLogins
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
+from sandbox_console.web.session_pages import SessionPages
 from sandbox_console.web.tickets import TerminalRequest, Tickets
 from sandbox_console.web.visit_records import VisitRecords
-
-HEADER = "X-Sandbox-Console"
-"""Pages of other origins cannot send this header without a preflight request, which is never allowed."""
 
 _BODY_S = 5.0
 _BODY_BYTES = 4096
@@ -38,18 +36,25 @@ class BrowserServer(Server):
 
     def __init__(
         self, options: ServeOptions, logins: Logins, authorities: tuple[str, ...], say: Callable[[str], None],
-        records: VisitRecords,
+        records: VisitRecords, oidc: OidcLogins | None = None,
     ) -> None:  # fmt: skip
-        super().__init__("sandbox-console", public_url=_public_url(options, authorities))
+        super().__init__("sandbox-console", public_url=public_url(options, authorities))
         self._options = options
         self._logins = logins
         self._authorities = authorities
         self._say = say
         self._tickets = Tickets()
         self._records = records
-        self._views = AppSessions(options, say, records)
+        self._views = AppSessions(options, say, records, logins)
+        self._doors = LoginDoors(logins, records, say, self.public_url, options.prefix, _json_body, oidc)
         self._pages = read_pages()
+        self._session_pages = SessionPages(self._views, logins, records, self._need_page, _json_body, self._doors.leave)
         self.download_manager = self._views.downloads
+
+    @property
+    def views(self) -> AppSessions:
+        """The running sessions."""
+        return self._views
 
     def count_sessions(self) -> int:
         """How many sessions run."""
@@ -62,19 +67,22 @@ class BrowserServer(Server):
             self._authorities,
             proxies=self._options.trust_proxy,
             proxied=self._options.proxied_authorities,
-            pages=(f"{prefix}/", f"{prefix}/login"),
+            pages=(f"{prefix}/", f"{prefix}/login", f"{prefix}{CALLBACK}"),
+            user_header=self._options.user_header,
         )
         app = web.Application(middlewares=[checks.middleware], client_max_size=_BODY_BYTES)
         app.add_routes(
             [
                 web.get(f"{prefix}/", self.handle_index),
                 web.get(f"{prefix}/login", self.handle_login_page),
-                web.post(f"{prefix}/login", self.handle_login),
+                *self._doors.routes(),
                 web.post(f"{prefix}/ticket", self.handle_ticket),
                 web.get(f"{prefix}/ws", self.handle_websocket),
                 web.get(f"{prefix}/download/{{key}}", self.handle_download),
                 web.get(f"{prefix}/favicon.ico", self.handle_icon),
                 web.get(f"{prefix}/static/{{name:.+}}", self.handle_static),
+                web.get(f"{prefix}/sessions", self.handle_sessions),
+                *self._session_pages.routes(prefix),
             ]
         )
         if prefix:
@@ -108,6 +116,10 @@ class BrowserServer(Server):
         """The login page."""
         return self._pages["login.html"].response()
 
+    async def handle_sessions(self, request: web.Request) -> web.Response:
+        """The page of one's own sessions, or else the login page."""
+        return self._pages["sessions.html" if self._login_of(request) else "login.html"].response()
+
     async def handle_icon(self, _request: web.Request) -> web.Response:
         """The logo for the browser's tab."""
         return self._pages["logo.svg"].response()
@@ -119,30 +131,9 @@ class BrowserServer(Server):
             raise web.HTTPNotFound(text="No such file.\n")
         return page.response()
 
-    async def handle_login(self, request: web.Request) -> web.Response:
-        """Exchange the token for a cookie, and a key that only this origin's pages can keep."""
-        need_origin(request)
-        if request.headers.get(HEADER) != "login":
-            raise web.HTTPForbidden(text=f"The header {HEADER} is needed.\n")
-        body = await _json_body(request)
-        login = await self._exchange(str(body.get("token", "")), request[PEER])
-        response = web.json_response({"key": login.key})
-        response.set_cookie(
-            self._logins.cookie_name,
-            login.cookie,
-            httponly=True,
-            samesite="Strict",
-            secure=request[SCHEME] == "https",
-            path=f"{self._options.prefix}/",
-        )
-        return response
-
     async def handle_ticket(self, request: web.Request) -> web.Response:
         """A ticket for one websocket, for a page that holds both the cookie and the key."""
-        need_origin(request)
-        login = self._need_login(request)
-        if not login.holds(request.headers.get(HEADER, "")):
-            raise web.HTTPUnauthorized(text="Log in again.\n")
+        login = self._need_page(request)
         order = _order(await _json_body(request))
         if gone := self._views.why_gone(login, order):
             return web.json_response({"gone": gone})
@@ -205,31 +196,20 @@ class BrowserServer(Server):
         await response.write_eof()
         return response
 
-    async def _exchange(self, token: str, peer: str) -> Login:
-        try:
-            login = self._logins.exchange(token, peer)
-        except ConfigError as error:
-            self._say(f"no token can be looked up: {error.message}")
-            raise web.HTTPServiceUnavailable(
-                text="Tokens cannot be looked up; the server's terminal says why.\n"
-            ) from None
-        except TooManyFailures:
-            raise web.HTTPTooManyRequests(text="That token is not valid, as many before it.\n") from None
-        except WrongToken:
-            self._say(f"a wrong login token from {peer}")
-            await self._records.login(f"browser:@{peer}", Outcome.DENIED)
-            text = "That token is not valid, or was used already. The server's terminal shows a new one."
-            raise web.HTTPForbidden(text=f"{text}\n") from None
-        self._say(f"logged in: {login.actor}")
-        await self._records.login(login.actor, Outcome.OK)
-        if not self._logins.reusable:
-            self._say(f"for another browser: {self.public_url}/#token={self._logins.token}")
-        return login
-
     def _login_of(self, request: web.Request) -> Login | None:
         login = self._logins.find(request.cookies.get(self._logins.cookie_name, ""))
+        if login is not None and login.by == "proxy" and (login.person is None or request[USER] != login.person.name):
+            return None  # the proxy names somebody else by now, or nobody
         if login is not None and isinstance(request.protocol, Handler):
             request.protocol.prove(login.id)
+        return login
+
+    def _need_page(self, request: web.Request) -> Login:
+        """The login of a page that holds the cookie and the key of its origin."""
+        need_origin(request)
+        login = self._need_login(request)
+        if not login.holds(request.headers.get(HEADER, "")):
+            raise web.HTTPUnauthorized(text="Log in again.\n")
         return login
 
     def _need_login(self, request: web.Request) -> Login:
@@ -239,7 +219,8 @@ class BrowserServer(Server):
         return login
 
 
-def _public_url(options: ServeOptions, authorities: tuple[str, ...]) -> str:
+def public_url(options: ServeOptions, authorities: tuple[str, ...]) -> str:
+    """The address of the page for browsers."""
     return options.public_url or f"{options.scheme}://{authorities[0]}{options.prefix}"
 
 

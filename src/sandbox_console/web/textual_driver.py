@@ -42,23 +42,33 @@ class BrowserDriver(WebDriver):
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
         if packet_type == "repaint":
-            self._loop.call_soon_threadsafe(self._repaint)
+            self._loop.call_soon_threadsafe(self._repaint, payload.get("away_s"))
+        elif packet_type == "theme":
+            if (switch := getattr(self._app, "action_light", None)) is not None:
+                self._loop.call_soon_threadsafe(switch)
         else:
             super().on_meta(packet_type, payload)
 
-    def _repaint(self) -> None:
+    def tell_faults(self, count: int) -> None:
+        """Let the page's title and icon say how many faults there are."""
+        self.write_meta({"type": "faults", "count": count})
+
+    def _repaint(self, away_s: object) -> None:
         self.write("\x1b[?1049h")
         self._enable_mouse_support()
         self.write("\x1b[?25l")
         self._enable_bracketed_paste()
         self._app.refresh(layout=True)
+        if isinstance(away_s, int) and (back := getattr(self._app, "came_back", None)) is not None:
+            back(away_s)
 
     def _copy(self, encoded: str) -> None:
         try:
             text = base64.b64decode(encoded, validate=True).decode("utf-8", "replace")
         except binascii.Error:
             return
-        self.write_meta({"type": "copy", "text": text[:MOST_COPIED]})
+        if text.strip():  # an empty copy would only empty the clipboard
+            self.write_meta({"type": "copy", "text": "\n".join(map(str.rstrip, text[:MOST_COPIED].split("\n")))})
 
 
 class SharedDriver(BrowserDriver):
@@ -66,3 +76,6 @@ class SharedDriver(BrowserDriver):
 
     def _copy(self, encoded: str) -> None:
         del encoded
+
+    def tell_faults(self, count: int) -> None:
+        del count

@@ -25,7 +25,15 @@ from sandbox_console.service.gate.description import origin
 
 T = TypeVar("T")
 
-LOGIN, SESSION, SHARE = "login", "browser-session", "share"
+WRONG = {
+    "token": "the token is not valid, or was used already",
+    "password": "the name or the password is wrong",
+    "proxy": "the proxy names nobody who is a user here",
+    "oidc": "the provider's answer is not valid, or its claims give no role",
+}
+"""Why a login was refused, by how it was tried."""
+
+LOGIN, LOGOUT, SESSION, SHARE = "login", "logout", "browser-session", "share"
 """The actions in the log."""
 
 
@@ -42,10 +50,15 @@ class VisitRecords:
         self._open: dict[str, tuple[asyncio.Task[Permit | None], int]] = {}
         self._writing: set[asyncio.Task[Any]] = set()
 
-    async def login(self, actor: str, outcome: Outcome) -> None:
-        """Record a login that was let in, or a wrong token."""
+    async def login(self, actor: str, outcome: Outcome, *, by: str = "token", user: str = "") -> None:
+        """Record a login that was let in, or a wrong one. ``by`` is how; ``user`` is whose password was guessed."""
         if self._log is not None:
-            await self._wait(self._start(LOGIN, self._login(self._log, actor, outcome)))
+            await self._wait(self._start(LOGIN, self._login(self._log, actor, outcome, by, user)))
+
+    async def logout(self, actor: str) -> None:
+        """Record that somebody has logged out."""
+        if self._log is not None:
+            await self._wait(self._start(LOGOUT, self._logout(self._log, actor)))
 
     async def begin(self, verb: str, key: str, actor: str, body: Mapping[str, Any]) -> None:
         """Record that a session or a share begins."""
@@ -85,14 +98,19 @@ class VisitRecords:
         if task.done():
             task.result()
 
-    async def _login(self, log: AuditLog, actor: str, outcome: Outcome) -> None:
+    async def _login(self, log: AuditLog, actor: str, outcome: Outcome, by: str, user: str) -> None:
         journal = await log.journal()
+        body = {"origin": origin(), "by": by} | ({"user": user} if user else {})
         with acting_as(actor):
             if outcome is Outcome.OK:
-                await journal.finish(await journal.begin(LOGIN, "", "", {"origin": origin()}), outcome, 0, {})
+                await journal.finish(await journal.begin(LOGIN, "", "", body), outcome, 0, {})
             else:
-                reason = {"code": "token", "error": "the token is not valid, or was used already"}
-                await journal.refuse(LOGIN, "", "", {"origin": origin()}, outcome, reason)
+                await journal.refuse(LOGIN, "", "", body, outcome, {"code": by, "error": WRONG[by]})
+
+    async def _logout(self, log: AuditLog, actor: str) -> None:
+        journal = await log.journal()
+        with acting_as(actor):
+            await journal.finish(await journal.begin(LOGOUT, "", "", {"origin": origin()}), Outcome.OK, 0, {})
 
     async def _begin(self, log: AuditLog, verb: str, actor: str, body: Mapping[str, Any]) -> Permit:
         with acting_as(actor):

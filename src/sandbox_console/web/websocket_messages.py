@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,9 @@ MOST_CELLS = 1000
 RATE = 200.0
 """Messages a second, sustained."""
 BURST = 400
+LATE_S = 3.0
+"""Keys that were on their way for longer are dropped."""
+_PINGS = 5
 
 
 class Malformed(ValueError):
@@ -23,9 +27,10 @@ class Malformed(ValueError):
 
 
 class Typed(Struct, frozen=True):
-    """Keys, pastes and mouse reports, as the terminal encodes them."""
+    """Keys, pastes and mouse reports, as the terminal encodes them. ``at_ms`` is when, by the page's clock."""
 
     data: bytes
+    at_ms: int | None = None
 
 
 class Resized(Struct, frozen=True):
@@ -41,13 +46,17 @@ class Focused(Struct, frozen=True):
     on: bool
 
 
+class ThemeSwitched(Struct, frozen=True):
+    """The button that switches between dark and light was pressed."""
+
+
 class Ping(Struct, frozen=True):
-    """A ping, to be answered with an equal text."""
+    """A ping, to be answered with an equal text: the page's clock, in milliseconds."""
 
     text: str
 
 
-Message = Typed | Resized | Focused | Ping
+Message = Typed | Resized | Focused | ThemeSwitched | Ping
 
 
 def parse(text: str) -> Message:
@@ -55,12 +64,16 @@ def parse(text: str) -> Message:
     match _loads(text):
         case ["stdin", str() as data]:
             return Typed(_encode(data))
+        case ["stdin", str() as data, int() as at_ms]:
+            return Typed(_encode(data), at_ms)
         case ["resize", {"width": int() as width, "height": int() as height}]:
             return Resized(*cells(width, height))
         case ["focus"]:
             return Focused(True)
         case ["blur"]:
             return Focused(False)
+        case ["theme"]:
+            return ThemeSwitched()
         case ["ping", str() as data] if len(data) <= 64:
             return Ping(data)
     raise Malformed("not a message of this protocol")
@@ -72,6 +85,28 @@ def cells(width: Any, height: Any) -> tuple[int, int]:
         if type(size) is not int or not 1 <= size <= MOST_CELLS:
             raise Malformed(f"a terminal has 1 to {MOST_CELLS} columns and rows")
     return width, height
+
+
+class Delay:
+    """Tells keys that were held up on the way, as by a dead tunnel, so that they are not typed long afterwards.
+
+    The clocks of page and server differ by a constant, which is the least difference among the last pings.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pings: deque[float] = deque(maxlen=_PINGS)
+
+    def note(self, ping: Ping) -> None:
+        """Take a ping as a sample."""
+        if ping.text.isdecimal():
+            self._pings.append(self._clock() - int(ping.text) / 1000)
+
+    def is_late(self, typed: Typed) -> bool:
+        """Whether keys were on their way for too long."""
+        if typed.at_ms is None or not self._pings:
+            return False
+        return self._clock() - typed.at_ms / 1000 - min(self._pings) > LATE_S
 
 
 class Allowance:

@@ -135,10 +135,10 @@ async def test_a_form_that_found_no_backend_offers_one_that_comes(run_app, fake)
     async with run_app(ready=False) as (app, pilot):
         await until(pilot, lambda: ("fake", "local") in app.fleet.health)
         form = await opened(app, pilot)
-        assert form.body.place is None
+        assert form.body.host is None
         await fill(app, pilot, name="web", image="python:3.12")
         await fake.revive()
-        await until(pilot, lambda: form.body.place == ("fake", "local"))
+        await until(pilot, lambda: form.body.host == ("fake", "local"))
         assert text(form, "name") == "web"
 
 

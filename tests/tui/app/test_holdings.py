@@ -12,16 +12,10 @@ from textual.widgets import Input, OptionList
 
 from sandbox_console.cli.parser import parse
 from sandbox_console.errors import BackendError
-from sandbox_console.model.action import (
-    Attach,
-    PruneImages,
-    PullImage,
-    RemoveImage,
-    RemoveSnapshot,
-    RestoreSnapshot,
-)
+from sandbox_console.model.action import Attach
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.host_action import PruneImages, PullImage, RemoveImage, RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.image import Image
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Fact

@@ -13,6 +13,7 @@ from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.recording import Recording
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.timeline import ClockDifference, Missing, Moment, Source, Timeline
+from sandbox_console.recording.cast import Line
 from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.dialogs.text_screen import TextScreen
@@ -63,11 +64,11 @@ async def test_a_timeline_that_is_read_while_its_page_closes_is_dropped(run_app)
     async with run_app() as (app, pilot):
         await pilot.press("semicolon")
         screen = await page(app, pilot, TimelineScreen)
-        await until(pilot, lambda: screen._told is not None)
+        await until(pilot, lambda: screen._timeline is not None)
         await screen.query(FleetTable).remove()  # a page that closes removes what is in it before it ends its readers
-        screen._told = None
+        screen._timeline = None
         await screen._read()
-        assert screen._told is not None
+        assert screen._timeline is not None
 
 
 async def test_a_running_one_has_not_ended_and_the_card_follows_it(run_app, fake):
@@ -185,9 +186,9 @@ class Recorded:
     async def list(self) -> list[Recording]:
         return [Recording("rec1", "crashed", ref(CRASHED), "user:tester", NOW - 100, 90.0, 1, 5)]
 
-    async def text(self, _: str) -> AsyncIterator[tuple[float, str]]:
+    async def text(self, _: str) -> AsyncIterator[Line]:
         for at in range(0, 90, 10):
-            yield float(at), f"line at {at}\x1b[2J"
+            yield Line(float(at), float(at), f"line at {at}\x1b[2J")
 
 
 async def test_a_moment_leads_to_the_recordings_second(run_app, monkeypatch):

@@ -109,7 +109,7 @@ async def test_another_tools_sandbox_fills_the_form(run_app, fake, monkeypatch):
         await until(pilot, lambda: "Filled in from theirs" in screen_text(app))
         given = app.screen.body.typed
         assert (given.get("name"), given["image"], given["env"]) == (None, "postgres:16", "A=1")
-        assert app.screen.body.place == ("fake", "local")
+        assert app.screen.body.host == ("fake", "local")
         words = " ".join(screen_text(app).split())
         assert "env DB_PASSWORD: it sounds secret" in words
         assert "canary" not in words

@@ -42,6 +42,13 @@ def test_what_is_frozen_stays_while_the_guest_writes(emulator, copying):
     assert "line" not in emulator.text()
 
 
+@pytest.mark.parametrize("unfinished", [b"\x1b[3", b"\x1b]0;title", "€".encode()[:2], b"\x1bP" + b"x" * 200_000])
+def test_a_guest_inside_a_sequence_is_copied_from(emulator, copying, unfinished):
+    mode = copying(b"first\r\n" + unfinished)
+    mode.select("lines")
+    assert mode.text == "first"
+
+
 @pytest.mark.parametrize(
     ("kind", "moves", "text"),
     [

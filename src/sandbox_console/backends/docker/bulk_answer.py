@@ -49,13 +49,13 @@ async def blocks(chunks: AsyncIterator[bytes], size: int = BLOCK) -> AsyncGenera
 
 
 @asynccontextmanager
-async def get(place: str, target: str) -> AsyncIterator[tuple[int, AsyncGenerator[bytes, None]]]:
-    """Request ``target``, a path and its query, from the Unix socket at ``place``; returns status and streamed body.
+async def get(socket_path: str, target: str) -> AsyncIterator[tuple[int, AsyncGenerator[bytes, None]]]:
+    """Request ``target``, a path and its query, from a Unix socket; returns status and streamed body.
 
     Raises OSError if nobody answers, and ConnectionError if the answer breaks off or is not HTTP.
     """
     lines = f"GET {target} HTTP/1.1", "Host: localhost", "Accept-Encoding: identity", "Connection: close", "", ""
-    answer = _Answer(place)
+    answer = _Answer(socket_path)
     try:
         await answer.ask("\r\n".join(lines).encode("ascii"))
         status, headers = await answer.head()
@@ -68,8 +68,8 @@ async def get(place: str, target: str) -> AsyncIterator[tuple[int, AsyncGenerato
 class _Answer:
     """A connection that a thread reads one block ahead. It wakes the loop only for a full block or at the end."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, socket_path: str) -> None:
+        self._socket_path = socket_path
         self._sock = socket.socket(socket.AF_UNIX)
         self._thread = ThreadPoolExecutor(1, "docker-bulk")
         self._ahead: asyncio.Future[bytes] | None = None
@@ -78,7 +78,9 @@ class _Answer:
     async def ask(self, request: bytes) -> None:
         """Connect, and send a request that fits into the socket's buffer."""
         self._sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(self._sock, self._place)  # a frozen engine must not hold a thread
+        await asyncio.get_running_loop().sock_connect(
+            self._sock, self._socket_path
+        )  # a frozen engine must not hold a thread
         self._sock.setblocking(True)
         await self._run(self._sock.sendall, request)
 

@@ -92,8 +92,12 @@ def _unknown(runtime: str | None, runtimes: list[str]) -> bool:
     return bool(runtime and runtimes and runtime not in runtimes)
 
 
-def _above(requested: float | None, there: int | None, what: str) -> str:
-    return f"{requested:g} is above the engine's {there} {what}" if requested and there and requested > there else ""
+def _above(requested: float | None, available: int | None, unit: str) -> str:
+    return (
+        f"{requested:g} is above the engine's {available} {unit}"
+        if requested and available and requested > available
+        else ""
+    )
 
 
 def _memory(spec: SandboxSpec, info: Mapping[str, Any]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -131,7 +132,8 @@ class Connection:
         if endpoint.socket is not None:
             await self._probe(endpoint.socket)
         if endpoint.ssh:
-            open_tunnel = await asyncio.to_thread(_tunnel_opener)
+            open_tunnel, places = await asyncio.to_thread(_over_ssh)
+            await asyncio.to_thread(self._refuse_files, lambda: places(endpoint.url))
             self._tunnel = await open_tunnel(self.context, endpoint.url)
             endpoint = structs.replace(endpoint, tunnel=self._tunnel.socket)
         kind = await asyncio.to_thread(_engine_class)
@@ -147,8 +149,11 @@ class Connection:
 
     def _refuse_guests(self, endpoint: Endpoint) -> None:
         """Raise GuestsEngine if a sandbox could put an engine of its own in the place of this one."""
+        self._refuse_files(lambda: filter(None, (endpoint.socket, *endpoint.files)))
+
+    def _refuse_files(self, paths: Callable[[], Iterable[str | Path]]) -> None:
         ground = self.guests()
-        for path in filter(None, (endpoint.socket, *endpoint.files)):
+        for path in paths() if ground.roots else ():
             if root := led_by(path, ground):
                 raise GuestsEngine(
                     f"{path} leads to the engine {self.context!r} and lies in {root}, which a sandbox can write: it "
@@ -167,10 +172,11 @@ class Connection:
             await writer.wait_closed()
 
 
-def _tunnel_opener() -> Callable[[str, str], Awaitable[SshTunnel]]:
-    from sandbox_console.backends.docker.ssh_tunnel import open_tunnel
+def _over_ssh() -> tuple[Callable[[str, str], Awaitable[SshTunnel]], Callable[[str], Iterator[Path]]]:
+    """What logs in, and what finds the files that a login reads."""
+    from sandbox_console.backends.docker.ssh_tunnel import login_files, open_tunnel
 
-    return open_tunnel
+    return open_tunnel, login_files
 
 
 def _engine_class() -> type[Engine]:

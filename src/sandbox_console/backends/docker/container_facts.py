@@ -53,7 +53,7 @@ def network_facts(data: Mapping[str, Any], published: Container[str] = ()) -> It
 
 def port_fact(port: str, bound: Sequence[Mapping[str, str]], note: str = "") -> Fact:
     """One port, ``80/tcp``, and the places of the host that the engine has bound for it."""
-    places = ", ".join(map(_place, bound))
+    places = ", ".join(map(_host_address, bound))
     return Fact(f"port {port}", places or "not published", note=reach(map(_address, bound)) or note)
 
 
@@ -68,7 +68,7 @@ def _address(bound: Mapping[str, str]) -> str:
     return bound.get("HostIp") or "0.0.0.0"  # noqa: S104 - what an empty one means to the engine
 
 
-def _place(bound: Mapping[str, str]) -> str:
+def _host_address(bound: Mapping[str, str]) -> str:
     host = _address(bound)
     return f"[{host}]:{bound.get('HostPort')}" if ":" in host else f"{host}:{bound.get('HostPort')}"
 

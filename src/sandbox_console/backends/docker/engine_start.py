@@ -35,8 +35,8 @@ def _began(path: str, booted: float) -> float | None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(_CONNECT_S)
             sock.connect(path)
-            told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid = _CREDENTIALS.unpack(told)[0]
+            credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid = _CREDENTIALS.unpack(credentials)[0]
         if pid <= 1:  # systemd listens, or a process that this namespace does not show
             return None
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -82,11 +82,11 @@ def _by_us(event: GuestEvent, ours: set[str]) -> bool:
 
 def guest_event_of(event: Mapping[str, Any]) -> GuestEvent:
     """Parse one event: in ``exec_create: sh -c true`` they are the word and its detail."""
-    what, _, detail = str(event.get("Action", "")).partition(":")
+    action, _, detail = str(event.get("Action", "")).partition(":")
     attributes = event.get("Actor", {}).get("Attributes") or {}
     return GuestEvent(
         at=int(event.get("timeNano") or int(event.get("time", 0)) * 10**9) / 1e9,
-        what=podman_dialect.action(what),
+        what=podman_dialect.action(action),
         detail=detail.strip(),
         attributes={key: str(attributes[key]) for key in _SHOWN if key in attributes},
     )

@@ -97,7 +97,7 @@ async def upload(engine: Engine, guest_path: GuestPath, archive: AsyncIterator[b
     """Unpack a tar inside, as the sandbox's user."""
     process = await _run(engine, guest_path, _UNPACK, guest_path.path)
     try:
-        saying = asyncio.ensure_future(_said(process))
+        saying = asyncio.ensure_future(_output_of(process))
         try:
             async for chunk in archive:
                 await process.write(chunk)
@@ -124,7 +124,7 @@ async def _ask(engine: Engine, guest_path: GuestPath, script: str, *words: str) 
     try:
         async with asyncio.timeout(PATIENCE_S):
             await process.close_stdin()
-            out, err = await _said(process)
+            out, err = await _output_of(process)
             return await process.wait(), out, err
     except TimeoutError as error:
         raise BackendError(f"looking at {guest_path.path} in the sandbox took more than {PATIENCE_S:g} s") from error
@@ -145,7 +145,7 @@ async def _release(process: DockerProcess) -> None:
         before.add_note(str(error))
 
 
-async def _said(process: DockerProcess) -> tuple[bytes, bytes]:
+async def _output_of(process: DockerProcess) -> tuple[bytes, bytes]:
     out, err = bytearray(), bytearray()
     async for stream, data in process.output():
         (err if stream is Stream.STDERR else out).extend(data)

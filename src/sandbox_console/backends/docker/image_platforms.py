@@ -33,29 +33,31 @@ async def platforms(engine: Engine, rows: Sequence[Mapping[str, Any]]) -> dict[s
 
 async def own_platform(engine: Engine) -> str:
     """The platform of the engine's machine; empty if it does not say."""
-    told = await engine.call("GET", "version")
-    return _joined(told.get("Os"), told.get("Arch"), "")
+    version = await engine.call("GET", "version")
+    return _joined(version.get("Os"), version.get("Arch"), "")
 
 
 def listed(row: Mapping[str, Any]) -> tuple[str, ...]:
     """The platforms that the engine has all layers of, by its list. Some manifests are attestations, not images."""
-    here = [one for one in row.get("Manifests") or () if one.get("Kind") == "image" and one.get("Available")]
-    told = [_of((one.get("ImageData") or {}).get("Platform") or {}, "os", "architecture", "variant") for one in here]
-    return tuple(dict.fromkeys(filter(None, told)))
+    available = [one for one in row.get("Manifests") or () if one.get("Kind") == "image" and one.get("Available")]
+    platforms = [
+        _of((one.get("ImageData") or {}).get("Platform") or {}, "os", "architecture", "variant") for one in available
+    ]
+    return tuple(dict.fromkeys(filter(None, platforms)))
 
 
 async def _asked(engine: Engine, id_: str) -> tuple[str, ...]:
     try:
-        told = _of(await engine.call("GET", image_path(id_)), "Os", "Architecture", "Variant")
+        platform = _of(await engine.call("GET", image_path(id_)), "Os", "Architecture", "Variant")
     except Refused as error:
         if error.status == 404:
             return ()  # removed meanwhile
         raise
-    return (told,) if told else ()
+    return (platform,) if platform else ()
 
 
-def _of(told: Mapping[str, Any], *keys: str) -> str:
-    return _joined(*(told.get(key) for key in keys))
+def _of(fields: Mapping[str, Any], *keys: str) -> str:
+    return _joined(*(fields.get(key) for key in keys))
 
 
 def _joined(system: object, processor: object, variant: object) -> str:

@@ -190,19 +190,19 @@ class LifetimeKeeper:
 
     async def _happened(self, engine: Engine, event: Mapping[str, Any]) -> bool:
         """Handle an event. Returns whether there may be something left to keep."""
-        what, _, detail = str(event.get("Action", "")).partition(":")
+        action, _, detail = str(event.get("Action", "")).partition(":")
         box = str((event.get("Actor") or {}).get("ID") or "")
-        if what == "destroy":
+        if action == "destroy":
             await asyncio.to_thread(self._gone, box)
             return bool(await asyncio.to_thread(self._lifetimes.all, self.engine_id))
-        if what == "die":
+        if action == "die":
             self._containers.pop(box, None)
-        elif what in ("start", "restart"):
+        elif action in ("start", "restart"):
             lifetime = await asyncio.to_thread(self._lifetimes.get, box)
             if lifetime is not None and lifetime.engine == self.engine_id:
                 await self._take(engine, lifetime)
         elif (
-            what in _USE
+            action in _USE
             and (container := self._containers.get(box))
             and not (container.checkup and detail.strip() == container.checkup)
         ):
@@ -217,9 +217,9 @@ class LifetimeKeeper:
             if await asyncio.to_thread(self._lifetimes.is_on_hold, container.lifetime.id):
                 container.retry_s = time.monotonic() + HELD_S
                 continue
-            why = "max_duration_s ran out" if container.over else await self._idle(engine, container)
-            if why:
-                self._ends[box] = asyncio.create_task(self._end(engine, container, why))
+            reason = "max_duration_s ran out" if container.over else await self._idle(engine, container)
+            if reason:
+                self._ends[box] = asyncio.create_task(self._end(engine, container, reason))
 
     async def _idle(self, engine: Engine, container: KeptContainer) -> str:
         """Why to end a container; empty if it was in use."""
@@ -256,9 +256,9 @@ class LifetimeKeeper:
                     return True
         return False
 
-    async def _end(self, engine: Engine, container: KeptContainer, why: str) -> None:
+    async def _end(self, engine: Engine, container: KeptContainer, reason: str) -> None:
         """End a container. The reason is written to disk first, and the attempt is recorded if possible."""
-        lifetime = structs.replace(container.lifetime, ended=container.lifetime.run, why=why, unrecorded=True)
+        lifetime = structs.replace(container.lifetime, ended=container.lifetime.run, why=reason, unrecorded=True)
         await asyncio.to_thread(self._lifetimes.put, lifetime)
 
         async def stop() -> None:
@@ -267,7 +267,7 @@ class LifetimeKeeper:
                 await self._gateways.stop(engine, container.gateway_token)
 
         try:
-            if await self._record(self._target(lifetime), why, stop):
+            if await self._record(self._target(lifetime), reason, stop):
                 await asyncio.to_thread(self._lifetimes.put, structs.replace(lifetime, unrecorded=False))
         except ConsoleError:
             pass  # the engine froze or refused, but the time is still over

@@ -59,7 +59,7 @@ class ReportedRecords:
         at_ns, word = record.at_ns, hash(record.data)
         if at_ns > mark.at_ns:  # nearly every record
             mark.at_ns, mark.reported, mark.again = at_ns, [word], 1
-        elif self._told(at_ns, mark, word):
+        elif self._was_reported(at_ns, mark, word):
             self.overlap = True
             return False
         elif at_ns == mark.at_ns:
@@ -75,7 +75,7 @@ class ReportedRecords:
             recent.popleft()
         self.last_ns = max(self.last_ns, at_ns)
 
-    def _told(self, at_ns: int, mark: _Mark, word: int) -> bool:
+    def _was_reported(self, at_ns: int, mark: _Mark, word: int) -> bool:
         if at_ns < mark.at_ns:
             return self._replaying or (at_ns, word) in mark.recent
         if self._replaying and mark.again < len(mark.reported) and mark.reported[mark.again] == word:

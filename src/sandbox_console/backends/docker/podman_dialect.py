@@ -55,8 +55,8 @@ def stable(info: Mapping[str, Any]) -> dict[str, Any]:
 
     The ID is made from the machine's name and the folder with the containers.
     """
-    place = f"{info.get('Name', '')}:{info.get('DockerRootDir', '')}"
-    return {**info, "ID": hashlib.sha256(place.encode()).hexdigest()[:32]}
+    identity = f"{info.get('Name', '')}:{info.get('DockerRootDir', '')}"
+    return {**info, "ID": hashlib.sha256(identity.encode()).hexdigest()[:32]}
 
 
 def adapt(body: dict[str, Any]) -> None:

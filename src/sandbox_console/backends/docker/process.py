@@ -150,7 +150,7 @@ class Execution:
             if found is None:
                 return Exit(reason="the sandbox was removed while the command ran")
             if not found["Running"] and found["ExitCode"] is not None:
-                return await self._told(found)
+                return await self._exit_of(found)
             pause = min(pause * 1.5, 0.25)
             if self._ended.is_set():
                 await asyncio.sleep(pause)
@@ -224,7 +224,7 @@ class Execution:
             if found is not None and found["Pid"] == 0 and not found["Running"]:
                 self.refused = not_run(chunk[1].decode("utf-8", "replace"))
 
-    async def _told(self, found: dict[str, Any]) -> Exit:
+    async def _exit_of(self, found: dict[str, Any]) -> Exit:
         if found["Pid"] == 0 and not self._begun:
             await self.read()
         self.pid = found["Pid"] or None

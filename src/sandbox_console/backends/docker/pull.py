@@ -74,16 +74,16 @@ class _Layers:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._states: dict[str, str] = {}
-        self._told: dict[str, float] = {}
+        self._reported_at: dict[str, float] = {}
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Report one of the engine's lines, if it says something new."""
         layer, state = str(message.get("id", "")), str(message.get("status", ""))
         now = time.monotonic()
         same = self._states.get(layer) == state
-        if not state or (same and now - self._told.get(layer, 0) < EVERY_S):
+        if not state or (same and now - self._reported_at.get(layer, 0) < EVERY_S):
             return
-        self._states[layer], self._told[layer] = state, now
+        self._states[layer], self._reported_at[layer] = state, now
         if amount := _amount(message.get("progressDetail") or {}):
             state = f"{state} {amount}"
         self._progress(f"{layer}: {state}" if layer else state)

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ import asyncssh
 from msgspec import Struct
 
 from sandbox_console.backends.docker.failures import Unusable, engine_prefix
+from sandbox_console.backends.docker.ssh_places import places
 from sandbox_console.errors import BackendUnreachable
 
 LOGIN_S = 8.0
@@ -85,6 +87,13 @@ class SshTunnel:
             async with asyncio.timeout(1):  # a frozen peer never answers
                 await self._connection.wait_closed()
         self._connection.abort()
+
+
+def login_files(url: str) -> Iterator[Path]:
+    """Yield each file that the login reads or runs, before it is read. A damaged configuration ends the list."""
+    address = Address.parse(url)
+    with suppress(asyncssh.ConfigParseError, OSError, ValueError):  # the login itself reports it
+        yield from places(address.host, address.user, address.port)
 
 
 async def open_tunnel(context: str, url: str) -> SshTunnel:

@@ -48,7 +48,7 @@ async def follow(
     one_by_one = interval_s >= ASK_FROM_S
     before: Sample | None = None
     here = False
-    async with aclosing(_here(engine, id, interval_s, root)) as samples:
+    async with aclosing(_from_cgroup_files(engine, id, interval_s, root)) as samples:
         async for sample in samples:
             yield measure(sample, before, host_memory)
             before, here = sample, True
@@ -70,7 +70,7 @@ async def follow(
             before = sample
 
 
-async def _here(engine: Engine, id: str, interval_s: float, root: str) -> AsyncGenerator[Sample, None]:
+async def _from_cgroup_files(engine: Engine, id: str, interval_s: float, root: str) -> AsyncGenerator[Sample, None]:
     """Samples from this machine's files; none if they are not the container's, or cannot be read."""
     if engine.endpoint.socket is None:
         return

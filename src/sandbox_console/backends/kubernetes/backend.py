@@ -12,7 +12,19 @@ from typing import Any
 from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.kubernetes import access, connect, diagnosis, events, files, logs, manifests, raw, watch
+from sandbox_console.backends.common.queued_process import ProcessTerminal
+from sandbox_console.backends.common.refusing import Refusing
+from sandbox_console.backends.kubernetes import (
+    access,
+    connect,
+    diagnosis,
+    events,
+    files,
+    logs,
+    manifests,
+    raw_object,
+    watch,
+)
 from sandbox_console.backends.kubernetes.access import Right
 from sandbox_console.backends.kubernetes.capabilities import RIGHTS, capabilities
 from sandbox_console.backends.kubernetes.causes import seconds
@@ -22,8 +34,7 @@ from sandbox_console.backends.kubernetes.failures import Forbidden, Unusable
 from sandbox_console.backends.kubernetes.finder import Finder
 from sandbox_console.backends.kubernetes.inventory import Inventory
 from sandbox_console.backends.kubernetes.lifecycle import Lifecycle
-from sandbox_console.backends.kubernetes.process import KubernetesProcess, KubernetesTerminal
-from sandbox_console.backends.kubernetes.refusals import Refusing
+from sandbox_console.backends.kubernetes.process import KubernetesProcess
 from sandbox_console.backends.kubernetes.scope import Scope
 from sandbox_console.backends.kubernetes.translate import BACKEND
 from sandbox_console.errors import ConsoleError, InvalidSpec
@@ -105,19 +116,19 @@ class KubernetesBackend(Refusing):
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         one, pod = await self._finder.raw(ref)
-        shown = raw.public(one)
-        return {**shown, "pod": raw.public(pod)} if pod is not None else shown
+        shown = raw_object.public(one)
+        return {**shown, "pod": raw_object.public(pod)} if pod is not None else shown
 
     async def guest_events(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[GuestEvent, None]:
-        place = await self._finder.place(ref)
-        field = f"uid={ref.id}" if place.box is None else f"name={place.meta.name}"
-        made = seconds(place.meta.creation_timestamp)  # an earlier one may have had its name
+        target = await self._finder.target(ref)
+        field = f"uid={ref.id}" if target.box is None else f"name={target.meta.name}"
+        made = seconds(target.meta.creation_timestamp)  # an earlier one may have had its name
         since = max(since or 0.0, made or 0.0)
-        found = events.guest_events(self._cluster, place.meta.namespace, [field], since=since, follow=follow)
-        async with aclosing(found) as told:
-            async for event in told:
+        found = events.guest_events(self._cluster, target.meta.namespace, [field], since=since, follow=follow)
+        async with aclosing(found) as batches:
+            async for event in batches:
                 yield event
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
@@ -149,7 +160,7 @@ class KubernetesBackend(Refusing):
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
         """Raise NotFound, or Unsupported: no request of Kubernetes sends a signal."""
-        await self._finder.place(ref)
+        await self._finder.target(ref)
         await super().kill(permit, ref, signal)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
@@ -171,14 +182,14 @@ class KubernetesBackend(Refusing):
         guest = await self._guest(request.ref)
         return await guest.run(request.argv, env=request.env, workdir=request.workdir, stdin=self._ends_stdin)
 
-    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> KubernetesTerminal:  # noqa: ARG002 - as above
+    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> ProcessTerminal:  # noqa: ARG002 - as above
         need(permit)
         self._refuse_user(request.user)
         guest = await self._guest(request.ref)
         shell = request.shell or await guest.best_shell()
         env = {"TERM": request.term, **request.env}
         argv = request.argv(shell)
-        terminal = KubernetesTerminal(await guest.run(argv, env=env, workdir=request.workdir, stdin=True, tty=True))
+        terminal = ProcessTerminal(await guest.run(argv, env=env, workdir=request.workdir, stdin=True, tty=True))
         await terminal.resize(request.cols, request.rows)
         return terminal
 
@@ -203,7 +214,7 @@ class KubernetesBackend(Refusing):
         return await connect.connect(self._cluster, (await self._guest(ref)).pod, port)
 
     async def _guest(self, ref: SandboxRef) -> Guest:
-        return guest(self._cluster, await self._finder.place(ref))
+        return guest(self._cluster, await self._finder.target(ref))
 
     def _refuse_user(self, user: str | None) -> None:
         if user is not None:

@@ -50,14 +50,14 @@ def judge(pod: Pod) -> Judged:
 
 
 def _state(pod: Pod, main: ContainerStatus | None) -> tuple[Status, str, Exit | None]:
-    if why := _node_lost(pod):
-        return Status.LOST, why, None
+    if reason := _node_lost(pod):
+        return Status.LOST, reason, None
     if pod.metadata.deletion_timestamp is not None:
         return Status.STOPPING, _disruption(pod), None
     status = pod.status
     ended = _terminated(main)
-    if status.phase == "Failed" and (why := _taken_away(pod)):
-        return Status.LOST, why, exit_of(ended)
+    if status.phase == "Failed" and (reason := _taken_away(pod)):
+        return Status.LOST, reason, exit_of(ended)
     match status.phase:
         case "Failed" if status.reason == "DeadlineExceeded":
             return Status.EXITED, "", Exit(reason="max_duration ran out")

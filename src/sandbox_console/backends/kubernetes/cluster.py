@@ -66,26 +66,26 @@ class Cluster:
         self,
         method: str,
         path: str,
-        what: str,
+        request: str,
         *,
         params: Params = (),
         body: bytes | None = None,
         content: str = "application/json",
         timeout_s: float = ANSWER_S,
     ) -> bytes:
-        """One request; returns the answer's body. Raises a ConsoleError that begins with ``what``."""
+        """One request; returns the answer's body. Raises a ConsoleError that begins with ``request``."""
         import aiohttp
 
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S)
         async with self._asked(method, path, params, limit, body=body, content=content) as answer:
             data = await answer.read()
             if answer.status >= 400:
-                raise refused(what, answer.status, data)
+                raise refused(request, answer.status, data)
             return data
 
     @asynccontextmanager
     async def stream(
-        self, path: str, what: str, params: Params, quiet_s: float | None = None
+        self, path: str, request: str, params: Params, quiet_s: float | None = None
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """An answer that goes on. Raises as :meth:`call`, also while it is read."""
         import aiohttp
@@ -93,10 +93,10 @@ class Cluster:
         limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=quiet_s)
         async with self._asked("GET", path, params, limit) as answer:
             if answer.status >= 400:
-                raise refused(what, answer.status, await answer.read())
+                raise refused(request, answer.status, await answer.read())
             yield answer
 
-    async def socket(self, path: str, what: str, params: Params, protocols: Sequence[str]) -> Any:
+    async def socket(self, path: str, request: str, params: Params, protocols: Sequence[str]) -> Any:
         """Open a WebSocket. Raises as :meth:`call`. Which protocol was chosen is in its ``protocol``."""
         import aiohttp
 
@@ -107,7 +107,7 @@ class Cluster:
                 note(ws._response.headers.get("Audit-Id", ""))  # noqa: SLF001 - it has no name of its own for it
                 return ws
         except aiohttp.WSServerHandshakeError as error:
-            raise refused(what, error.status, b"") from None
+            raise refused(request, error.status, b"") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise no_answer(self.scope.context, error) from None
 

@@ -13,7 +13,7 @@ from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.kubernetes.causes import main_container, main_status
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.exec_socket import open_exec
-from sandbox_console.backends.kubernetes.inventory import Place
+from sandbox_console.backends.kubernetes.inventory import Target
 from sandbox_console.backends.kubernetes.objects import Pod
 from sandbox_console.backends.kubernetes.process import KubernetesProcess
 from sandbox_console.errors import BackendError, Unsupported
@@ -86,13 +86,13 @@ class Guest(Struct, frozen=True):
 async def _nothing() -> None: ...
 
 
-def guest(cluster: Cluster, place: Place) -> Guest:
+def guest(cluster: Cluster, target: Target) -> Guest:
     """The main container of a place. Raises Conflict if it does not run."""
-    pod = place.pod
+    pod = target.pod
     main = main_status(pod) if pod is not None else None
     container = main_container(pod) if pod is not None else None
     if pod is None or container is None or main is None or main.state.running is None:
-        raise not_running(place.meta.name)
+        raise not_running(target.meta.name)
     if pod.metadata.deletion_timestamp is not None:
-        raise not_running(place.meta.name, "stopping")
+        raise not_running(target.meta.name, "stopping")
     return Guest(cluster, pod, container.name)

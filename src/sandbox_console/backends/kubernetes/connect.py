@@ -19,8 +19,8 @@ async def connect(cluster: Cluster, pod: Pod, port: int) -> KubernetesProcess:
     """Connect; what is written goes to the port, and its answers are the output. Raises NotFound, Forbidden."""
     namespace, name = pod.metadata.namespace, pod.metadata.name
     path = await cluster.core("pods", name, namespace=namespace, sub="portforward")
-    what = f"create pods/portforward {namespace}/{name}"
-    ws = await cluster.socket(path, what, [("ports", str(port))], ("v4.channel.k8s.io",))
+    request = f"create pods/portforward {namespace}/{name}"
+    ws = await cluster.socket(path, request, [("ports", str(port))], ("v4.channel.k8s.io",))
     return KubernetesProcess(_PortSocket(ws), _nothing)
 
 

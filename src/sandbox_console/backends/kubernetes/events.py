@@ -50,14 +50,14 @@ async def guest_events(
 
     Each of ``fields`` names objects: ``uid=...`` or ``name=...``, for all Pods that a Sandbox has had.
     """
-    told: set[tuple[str, int]] = set()
+    reported: set[tuple[str, int]] = set()
     async with aclosing(_polled(cluster, namespace, fields, follow=follow)) as looks:
         async for events in looks:
             for event in sorted(events, key=_at):
                 mark = (event.metadata.uid, event.count or 1)
-                if mark in told or (since is not None and _at(event) < since):
+                if mark in reported or (since is not None and _at(event) < since):
                     continue
-                told.add(mark)
+                reported.add(mark)
                 yield _translated(event)
 
 
@@ -74,12 +74,12 @@ async def _polled(
 
 
 async def _read(cluster: Cluster, path: str, namespace: str, field: str) -> tuple[_Event, ...]:
-    what = f"list events in {namespace}"
+    request = f"list events in {namespace}"
     params = (("fieldSelector", f"involvedObject.{field}"), ("limit", _MOST))
     try:
-        return msgspec.json.decode(await cluster.call("GET", path, what, params=params), type=_Page).items
+        return msgspec.json.decode(await cluster.call("GET", path, request, params=params), type=_Page).items
     except msgspec.DecodeError as error:
-        raise BackendError(f"{what}: the answer cannot be read: {error}") from None
+        raise BackendError(f"{request}: the answer cannot be read: {error}") from None
 
 
 def _at(event: _Event) -> float:
@@ -88,6 +88,6 @@ def _at(event: _Event) -> float:
 
 
 def _translated(event: _Event) -> GuestEvent:
-    told = {"kind": event.involved_object.kind, "type": event.type or "", "count": str(event.count or 1)}
+    attributes = {"kind": event.involved_object.kind, "type": event.type or "", "count": str(event.count or 1)}
     reason = event.reason or "event"
-    return GuestEvent(_at(event), _WORDS.get(reason, reason), event.message or "", told)
+    return GuestEvent(_at(event), _WORDS.get(reason, reason), event.message or "", attributes)

@@ -49,32 +49,34 @@ class _Status(Struct):
     details: _Details | None = None
 
 
-def refused(what: str, status: int, body: bytes) -> ConsoleError:
-    """The error for an answer that is no success; ``what`` is the request in words (``get pod agents/web``)."""
+def refused(request: str, status: int, body: bytes) -> ConsoleError:
+    """The error for an answer that is no success; ``request`` is the request in words (``get pod agents/web``)."""
     answer = _read(body)
     text = answer.message[:_LONGEST] or f"HTTP {status}"
     match status:
         case 400 if "waiting to start" in text or "not found" in text:
-            return Waiting(f"{what}: {text}")
+            return Waiting(f"{request}: {text}")
         case 401:
             return Unusable(
-                f"{what}: the API server does not know this login", hint="log in again; kubectl get pods shows why"
+                f"{request}: the API server does not know this login", hint="log in again; kubectl get pods shows why"
             )
         case 403:
             return Forbidden(
-                f"{what}: the cluster forbids it: {text}", rule="rbac", hint=f"ask its administrator; {_can_i(what)}"
+                f"{request}: the cluster forbids it: {text}",
+                rule="rbac",
+                hint=f"ask its administrator; {_can_i(request)}",
             )
         case 404:
-            return NotFound(f"{what}: there is none")
+            return NotFound(f"{request}: there is none")
         case 409:
-            return Conflict(f"{what}: {text}", hint="see what it is now and try again")
+            return Conflict(f"{request}: {text}", hint="see what it is now and try again")
         case 410:
-            return Gone(f"{what}: {text}")
+            return Gone(f"{request}: {text}")
         case 422:
             return InvalidSpec({"kubernetes": text})
         case 429 | 503 | 504:
-            return BackendUnreachable(f"{what}: the API server is overloaded or not ready: {text}", hint="try again")
-    return BackendError(f"{what}: {text}", hint="the API server's log tells more")
+            return BackendUnreachable(f"{request}: the API server is overloaded or not ready: {text}", hint="try again")
+    return BackendError(f"{request}: {text}", hint="the API server's log tells more")
 
 
 def _read(body: bytes) -> _Status:
@@ -84,21 +86,21 @@ def _read(body: bytes) -> _Status:
         return _Status(message=body[:_LONGEST].decode("utf-8", "replace").strip())
 
 
-def _can_i(what: str) -> str:
-    verb, _, rest = what.partition(" ")
+def _can_i(request: str) -> str:
+    verb, _, rest = request.partition(" ")
     return f"kubectl auth can-i {verb} {rest.split(' ')[0]}"
 
 
 def no_answer(context: str, error: BaseException) -> BackendUnreachable:
     """The error for a server that does not answer. A library's text may have the address, but no login."""
-    why = _why(error)
+    reason = _reason(error)
     return BackendUnreachable(
-        f"the API server of context {context!r} does not answer: {why}",
+        f"the API server of context {context!r} does not answer: {reason}",
         hint=f"check that it is up: kubectl --context {context} version",
     )
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     number: Any = getattr(error, "os_error", None) or error
     text = getattr(number, "strerror", None)
     if isinstance(error, TimeoutError):

@@ -11,16 +11,17 @@ import posixpath
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
+from sandbox_console.backends.common import guest_tar
 from sandbox_console.backends.kubernetes.commands import Guest
 from sandbox_console.backends.kubernetes.process import KubernetesProcess
 from sandbox_console.backends.tarscan import guarded
-from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
+from sandbox_console.errors import BackendError, Conflict, Unsupported
 from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 
-_PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "$2"'
-_UNPACK = """
-[ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }
+_UNPACK = (
+    guest_tar.NEED_FOLDER
+    + """
 echo ready
 while read -r size && [ "$size" -gt 0 ]; do
   dd bs="$size" count=1 iflag=fullblock 2>/dev/null
@@ -28,9 +29,11 @@ done | tar -xf - -C "$1" >/dev/null
 echo $?
 sleep 60
 """
+)
 _STAT = "stat -L -c '%f %s %u %g %Y' -- \"$1\" 2>/dev/null || exit 3"
-_LIST = """
-[ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }
+_LIST = (
+    guest_tar.NEED_FOLDER
+    + """
 cd -- "$1" || exit 5
 for f in * .[!.]* ..?*; do
   [ -e "$f" ] || [ -L "$f" ] || continue
@@ -40,6 +43,7 @@ for f in * .[!.]* ..?*; do
   printf '\\0'
 done
 """
+)
 _KINDS = {0o100000: FileKind.FILE, 0o040000: FileKind.DIRECTORY, 0o120000: FileKind.LINK}
 
 
@@ -77,40 +81,31 @@ def _info(words: Sequence[str], name: str, target: str) -> FileInfo:
 
 async def download(guest: Guest, path: str) -> AsyncGenerator[bytes, None]:
     """A tar of ``path`` and all below it. Raises NotFound."""
-    folder, name = posixpath.split(path.rstrip("/") or "/")
-    process = await guest.run(["sh", "-c", _PACK, "sh", folder or "/", name or "."])
-    complaint = b""
-    try:
-        async with aclosing(process.output()) as chunks:  # type: ignore[type-var]
-            async for stream, data in chunks:
-                if stream is Stream.STDOUT:
-                    yield data
-                else:
-                    complaint = (complaint + data)[-1000:]
-        _judge((await process.wait()).code, path, complaint)
-    finally:
-        await process.kill()
+    process = await guest.run(guest_tar.pack(path, "sh"))
+    async with aclosing(guest_tar.download(process, path, _judge)) as chunks:
+        async for chunk in chunks:
+            yield chunk
 
 
 async def upload(guest: Guest, path: str, archive: AsyncIterator[bytes]) -> None:
     """Unpack a tar into the folder ``path``. Raises NotFound, and UsageError for a member that would leave it."""
     process = await guest.run(["sh", "-c", _UNPACK, "sh", path], stdin=True)
-    told = _Told(process)
+    report = _UnpackReport(process)
     try:
-        await told.ready()
+        await report.ready()
         async for chunk in guarded(archive):
-            if chunk and not told.over:
+            if chunk and not report.over:
                 await process.write(b"%d\n%b" % (len(chunk), chunk))
         await process.write(b"0\n")
         await process.close_stdin()
-        _judge(await told.code(), path, told.complaint)
+        _judge(await report.code(), path, report.complaint)
     finally:
-        await told.close()
+        await report.close()
         await process.kill()
 
 
-class _Told:
-    """What the unpacking program says: that it reads, and how tar ended.
+class _UnpackReport:
+    """What the unpacking program reports: that it reads, and how tar ended.
 
     Bytes that are sent to a program which has ended cut its connection, and its exit code with it. So it says its code
     on stdout, and lives on until it is killed.
@@ -162,18 +157,14 @@ class _Told:
 
 
 def _judge(code: int | None, path: str, complaint: bytes) -> None:
-    said = complaint.decode("utf-8", "replace").strip()
-    match code:
-        case 0:
-            return
-        case 3:
-            raise NotFound(f"there is no {path} in the sandbox")
-        case 4:
-            raise Conflict(f"{path} is not a folder")
-        case 126 | 127:
-            raise Unsupported(
-                "the image lacks sh, env, stat or tar, which files are moved by", hint="use an image that has them"
-            )
-    if "Read-only file system" in said or "Permission denied" in said:
-        raise Conflict(f"{path} cannot be written: {said}")
-    raise BackendError(f"{path} could not be moved: {said}")
+    if code == 0:
+        return
+    guest_tar.need_path(code, path)
+    if code in (126, 127):
+        raise Unsupported(
+            "the image lacks sh, env, stat or tar, which files are moved by", hint="use an image that has them"
+        )
+    message = complaint.decode("utf-8", "replace").strip()
+    if "Read-only file system" in message or "Permission denied" in message:
+        raise Conflict(f"{path} cannot be written: {message}")
+    raise BackendError(f"{path} could not be moved: {message}")

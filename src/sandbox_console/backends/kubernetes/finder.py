@@ -10,7 +10,7 @@ import msgspec
 
 from sandbox_console.backends.kubernetes import lists, objects
 from sandbox_console.backends.kubernetes.cluster import Cluster
-from sandbox_console.backends.kubernetes.inventory import Inventory, Place, box_of
+from sandbox_console.backends.kubernetes.inventory import Inventory, Target, box_of
 from sandbox_console.backends.kubernetes.objects import Box, Pod
 from sandbox_console.errors import BackendError, NotFound
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
@@ -36,25 +36,25 @@ class Finder:
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         """One row, read now. Raises NotFound."""
-        return self.inventory.of(await self.place(ref))
+        return self.inventory.of(await self.target(ref))
 
-    async def place(self, ref: SandboxRef) -> Place:
+    async def target(self, ref: SandboxRef) -> Target:
         """The objects behind a reference, read now. An object of the same name with another uid is another sandbox."""
         known = await self._known(ref)
         if known.box is None:
-            return Place(None, await self._pod(known.meta.name, ref, known.meta.namespace))
+            return Target(None, await self._pod(known.meta.name, ref, known.meta.namespace))
         box = await self._box(known, ref)
-        return Place(box, await self._pod_of(box, known.pod))
+        return Target(box, await self._pod_of(box, known.pod))
 
-    async def _known(self, ref: SandboxRef) -> Place:
-        if (place := self.inventory.place(ref.id)) is None:
+    async def _known(self, ref: SandboxRef) -> Target:
+        if (target := self.inventory.target(ref.id)) is None:
             await self.list()
-            place = self.inventory.place(ref.id)
-        if place is None:
+            target = self.inventory.target(ref.id)
+        if target is None:
             raise NotFound(f"{self._cluster.scope.host} has no sandbox {ref.id}", hint="sandbox-console ls shows them")
-        return place
+        return target
 
-    async def _box(self, known: Place, ref: SandboxRef) -> Box:
+    async def _box(self, known: Target, ref: SandboxRef) -> Box:
         meta = known.meta
         path = await self._cluster.boxes(meta.name, namespace=meta.namespace)
         box = await self._read(path, f"get sandboxes.agents.x-k8s.io {meta.namespace}/{meta.name}", objects.box)
@@ -85,20 +85,20 @@ class Finder:
 
     async def raw(self, ref: SandboxRef) -> tuple[bytes, bytes | None]:
         """The whole objects: of the Sandbox and its Pod, or of a Pod alone."""
-        place = await self.place(ref)
-        pod = await self._bytes_of_pod(place.pod) if place.pod is not None else None
-        if place.box is None:
+        target = await self.target(ref)
+        pod = await self._bytes_of_pod(target.pod) if target.pod is not None else None
+        if target.box is None:
             return pod or b"{}", None
-        path = await self._cluster.boxes(place.meta.name, namespace=place.meta.namespace)
-        return await self._cluster.call("GET", path, f"get sandboxes.agents.x-k8s.io {place.meta.name}"), pod
+        path = await self._cluster.boxes(target.meta.name, namespace=target.meta.namespace)
+        return await self._cluster.call("GET", path, f"get sandboxes.agents.x-k8s.io {target.meta.name}"), pod
 
     async def _bytes_of_pod(self, pod: Pod) -> bytes:
         path = await self._cluster.core("pods", pod.metadata.name, namespace=pod.metadata.namespace)
         return await self._cluster.call("GET", path, f"get pods {pod.metadata.name}")
 
-    async def _read(self, path: str, what: str, decode: Callable[[bytes], T]) -> T:
-        data = await self._cluster.call("GET", path, what)
+    async def _read(self, path: str, request: str, decode: Callable[[bytes], T]) -> T:
+        data = await self._cluster.call("GET", path, request)
         try:
             return decode(data)
         except msgspec.DecodeError as error:
-            raise BackendError(f"{what}: the answer cannot be read: {error}") from None
+            raise BackendError(f"{request}: the answer cannot be read: {error}") from None

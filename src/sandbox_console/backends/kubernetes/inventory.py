@@ -16,8 +16,8 @@ Source = Literal["boxes", "tracked", "selected"]
 """A list that is watched: Sandboxes, the Pods of Sandboxes, and the Pods that the selector names."""
 
 
-class Place(Struct, frozen=True):
-    """Where the API has the object behind a reference."""
+class Target(Struct, frozen=True):
+    """The objects behind a reference: the Sandbox, its Pod, or both."""
 
     box: Box | None
     pod: Pod | None
@@ -81,23 +81,23 @@ class Inventory:
         row = self.row(uid)
         return Changed(row) if row is not None else Removed(SandboxRef(translate.BACKEND, self._host, uid))
 
-    def place(self, uid: str) -> Place | None:
+    def target(self, uid: str) -> Target | None:
         """The objects behind a row; None if there is none."""
         if (box := self._boxes.get(uid)) is not None:
-            return Place(box, self._pod_of(uid))
+            return Target(box, self._pod_of(uid))
         pod = self._pods["selected"].get(uid)
-        return None if pod is None or box_of(pod) in self._boxes else Place(None, pod)
+        return None if pod is None or box_of(pod) in self._boxes else Target(None, pod)
 
     def row(self, uid: str) -> Sandbox | None:
         """A row; None if there is none."""
-        place = self.place(uid)
-        return self.of(place) if place is not None else None
+        target = self.target(uid)
+        return self.of(target) if target is not None else None
 
-    def of(self, place: Place) -> Sandbox:
-        """The row of a place."""
-        if place.box is not None:
-            return translate.of_box(self._host, place.box, place.pod, self.ours)
-        return translate.of_pod(self._host, place.pod or Pod(Meta()), self.ours)
+    def of(self, target: Target) -> Sandbox:
+        """The row of a sandbox whose objects were found."""
+        if target.box is not None:
+            return translate.of_box(self._host, target.box, target.pod, self.ours)
+        return translate.of_pod(self._host, target.pod or Pod(Meta()), self.ours)
 
     def rows(self) -> list[Sandbox]:
         """All rows."""

@@ -18,7 +18,7 @@ from sandbox_console.backends.kubernetes.causes import judge
 from sandbox_console.backends.kubernetes.cluster import MERGE, Cluster
 from sandbox_console.backends.kubernetes.failures import Forbidden
 from sandbox_console.backends.kubernetes.finder import Finder
-from sandbox_console.backends.kubernetes.inventory import Place
+from sandbox_console.backends.kubernetes.inventory import Target
 from sandbox_console.errors import BackendError, Conflict, InvalidSpec, NotFound, TimedOut, Unsupported
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import SandboxRef, Status
@@ -49,8 +49,8 @@ class Lifecycle:
         path = await self._cluster.boxes(namespace=namespace)
         await self._check_runtime(spec.runtime)
         try:
-            what = f"create {_BOXES} {namespace}/{spec.name}"
-            made = await self._send("POST", path, what, manifests.box(spec, installation))
+            request = f"create {_BOXES} {namespace}/{spec.name}"
+            made = await self._send("POST", path, request, manifests.box(spec, installation))
         except Conflict:
             raise name_taken(spec.name) from None
         box = objects.box(made)
@@ -61,7 +61,7 @@ class Lifecycle:
             policy = manifests.network_policy(spec, box.metadata.uid)
             await self._send("POST", policies, f"create networkpolicies.networking.k8s.io {namespace}", policy)
         except BaseException:
-            await run_to_completion(self._delete(Place(box, None)))
+            await run_to_completion(self._delete(Target(box, None)))
             raise
         return ref
 
@@ -80,15 +80,15 @@ class Lifecycle:
 
     async def start(self, ref: SandboxRef) -> None:
         """Resume a Sandbox, and wait until it runs or cannot. One whose command has ended gets a new Pod."""
-        place = await self._finder.place(ref)
-        row = self._finder.inventory.of(place)
+        target = await self._finder.target(ref)
+        row = self._finder.inventory.of(target)
         if row.status in (Status.RUNNING, Status.STARTING):
             return
-        if place.box is None:
+        if target.box is None:
             raise Unsupported(f"{row.name}: {_POD_STOP}")
-        if place.box.spec.operating_mode != "Suspended":
-            await self._suspend(ref, place, 1.0)
-        await self._patch(place, "Running", {own.STARTED: datetime.now(UTC).isoformat()})
+        if target.box.spec.operating_mode != "Suspended":
+            await self._suspend(ref, target, 1.0)
+        await self._patch(target, "Running", {own.STARTED: datetime.now(UTC).isoformat()})
         await self._until(ref, START_S, _begun, late_is_error=False)
         row = await self._finder.inspect(ref)
         if row.status is Status.FAILED:
@@ -96,75 +96,75 @@ class Lifecycle:
 
     async def stop(self, ref: SandboxRef, grace_s: float) -> None:
         """Suspend a Sandbox: its Pod gets SIGTERM, and SIGKILL after the grace. Waits until the Pod is gone."""
-        place = await self._finder.place(ref)
-        row = self._finder.inventory.of(place)
+        target = await self._finder.target(ref)
+        row = self._finder.inventory.of(target)
         if not row.status.live:
             return
-        if place.box is None:
+        if target.box is None:
             raise Unsupported(f"{row.name}: {_POD_STOP}")
-        await self._suspend(ref, place, grace_s)
+        await self._suspend(ref, target, grace_s)
 
-    async def _suspend(self, ref: SandboxRef, place: Place, grace_s: float) -> None:
-        await self._patch(place, "Suspended", {own.STOPPED: datetime.now(UTC).isoformat()})
-        if place.pod is not None:  # the controller deletes it too, but knows nothing of the grace
-            await self._delete_pod(place, max(1, math.ceil(grace_s)))
+    async def _suspend(self, ref: SandboxRef, target: Target, grace_s: float) -> None:
+        await self._patch(target, "Suspended", {own.STOPPED: datetime.now(UTC).isoformat()})
+        if target.pod is not None:  # the controller deletes it too, but knows nothing of the grace
+            await self._delete_pod(target, max(1, math.ceil(grace_s)))
         await self._until(ref, grace_s + STOP_S, lambda now: now.pod is None, late_is_error=True)
 
     async def remove(self, ref: SandboxRef, *, force: bool) -> None:
         """Delete the object; its Pod goes with it. Raises Conflict if it is running, unless ``force``."""
-        place = await self._finder.place(ref)
-        row = self._finder.inventory.of(place)
+        target = await self._finder.target(ref)
+        row = self._finder.inventory.of(target)
         if row.status.live and not force:
             raise Conflict(f"{row.name} is {row.status}", hint=f"sandbox-console rm --force {row.name}")
-        if place.pod is not None and force:
-            await self._delete_pod(place, 1)
-        if place.box is not None:
-            await self._delete(place)
+        if target.pod is not None and force:
+            await self._delete_pod(target, 1)
+        if target.box is not None:
+            await self._delete(target)
         await self._gone(ref)
 
     async def relabel(self, ref: SandboxRef, spec: SandboxSpec) -> None:
         """Store a spec with other labels. The labels of a running Pod stay."""
-        place = await self._finder.place(ref)
-        if place.box is None or own.SPEC not in (place.meta.annotations or {}):
+        target = await self._finder.target(ref)
+        if target.box is None or own.SPEC not in (target.meta.annotations or {}):
             raise Unsupported("only a Sandbox that the console made can be changed")
-        old: dict[str, str | None] = dict.fromkeys(place.meta.labels or {})
+        old: dict[str, str | None] = dict.fromkeys(target.meta.labels or {})
         labels = {**{key: None for key in old if key not in spec.labels}, **manifests.labels_of(spec)}
-        await self._merge(place, {"metadata": {"labels": labels, "annotations": {own.SPEC: manifests.stored(spec)}}})
+        await self._merge(target, {"metadata": {"labels": labels, "annotations": {own.SPEC: manifests.stored(spec)}}})
 
-    async def _patch(self, place: Place, mode: str, notes: dict[str, str]) -> None:
-        await self._merge(place, {"metadata": {"annotations": notes}, "spec": {"operatingMode": mode}})
+    async def _patch(self, target: Target, mode: str, notes: dict[str, str]) -> None:
+        await self._merge(target, {"metadata": {"annotations": notes}, "spec": {"operatingMode": mode}})
 
-    async def _merge(self, place: Place, body: dict[str, Any]) -> None:
+    async def _merge(self, target: Target, body: dict[str, Any]) -> None:
         """Change a Sandbox, if it is still the same one."""
-        body["metadata"]["uid"] = place.meta.uid
-        path = await self._cluster.boxes(place.meta.name, namespace=place.meta.namespace)
-        what = f"patch {_BOXES} {place.meta.namespace}/{place.meta.name}"
-        data = await self._send("PATCH", path, what, body, MERGE)
+        body["metadata"]["uid"] = target.meta.uid
+        path = await self._cluster.boxes(target.meta.name, namespace=target.meta.namespace)
+        request = f"patch {_BOXES} {target.meta.namespace}/{target.meta.name}"
+        data = await self._send("PATCH", path, request, body, MERGE)
         self._finder.inventory.put_box(objects.box(data))
 
-    async def _delete(self, place: Place) -> None:
-        path = await self._cluster.boxes(place.meta.name, namespace=place.meta.namespace)
-        what = f"delete {_BOXES} {place.meta.namespace}/{place.meta.name}"
-        await self._send("DELETE", path, what, {"preconditions": {"uid": place.meta.uid}})
+    async def _delete(self, target: Target) -> None:
+        path = await self._cluster.boxes(target.meta.name, namespace=target.meta.namespace)
+        request = f"delete {_BOXES} {target.meta.namespace}/{target.meta.name}"
+        await self._send("DELETE", path, request, {"preconditions": {"uid": target.meta.uid}})
 
-    async def _delete_pod(self, place: Place, grace_s: int) -> None:
-        pod = place.pod
+    async def _delete_pod(self, target: Target, grace_s: int) -> None:
+        pod = target.pod
         if pod is None:
             return
         path = await self._cluster.core("pods", pod.metadata.name, namespace=pod.metadata.namespace)
-        what = f"delete pods {pod.metadata.namespace}/{pod.metadata.name}"
+        request = f"delete pods {pod.metadata.namespace}/{pod.metadata.name}"
         body = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": pod.metadata.uid}}
         try:
-            await self._send("DELETE", path, what, body)
+            await self._send("DELETE", path, request, body)
         except (NotFound, Conflict):  # it is gone already
             return
 
     async def _until(
-        self, ref: SandboxRef, seconds: float, fits: Callable[[Place], bool], *, late_is_error: bool
+        self, ref: SandboxRef, seconds: float, fits: Callable[[Target], bool], *, late_is_error: bool
     ) -> None:
         try:
             async with asyncio.timeout(seconds):
-                while not fits(await self._finder.place(ref)):  # noqa: ASYNC110 - the cluster changes, nothing here
+                while not fits(await self._finder.target(ref)):  # noqa: ASYNC110 - the cluster changes, nothing here
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
             if late_is_error:
@@ -176,7 +176,7 @@ class Lifecycle:
         try:
             async with asyncio.timeout(STOP_S):
                 while True:
-                    await self._finder.place(ref)
+                    await self._finder.target(ref)
                     await asyncio.sleep(LOOK_S)
         except NotFound:
             self._finder.inventory.drop("boxes", ref.id)
@@ -186,13 +186,13 @@ class Lifecycle:
             raise TimedOut(f"{ref.id} is still being deleted", hint=hint) from None
 
     async def _send(
-        self, method: str, path: str, what: str, body: dict[str, Any], content: str = "application/json"
+        self, method: str, path: str, request: str, body: dict[str, Any], content: str = "application/json"
     ) -> bytes:
-        return await self._cluster.call(method, path, what, body=msgspec.json.encode(body), content=content)
+        return await self._cluster.call(method, path, request, body=msgspec.json.encode(body), content=content)
 
 
 _BOXES = "sandboxes.agents.x-k8s.io"
 
 
-def _begun(place: Place) -> bool:
-    return place.pod is not None and judge(place.pod).status is not Status.STARTING
+def _begun(target: Target) -> bool:
+    return target.pod is not None and judge(target.pod).status is not Status.STARTING

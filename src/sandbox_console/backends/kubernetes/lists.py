@@ -64,7 +64,7 @@ async def _read(cluster: Cluster) -> Lists:
 
 async def _boxes(cluster: Cluster) -> tuple[tuple[Box, ...], dict[Source, str], str]:
     try:
-        boxes, version = await _pages(cluster, *await where(cluster, "boxes"), objects.box)
+        boxes, version = await _pages(cluster, *await list_request(cluster, "boxes"), objects.box)
     except NotFound:
         return (), {}, "the cluster has no agent-sandbox (agents.x-k8s.io/v1beta1)"
     except Forbidden as error:
@@ -75,10 +75,10 @@ async def _boxes(cluster: Cluster) -> tuple[tuple[Box, ...], dict[Source, str], 
 
 
 async def _pods(cluster: Cluster, source: Source) -> tuple[tuple[Pod, ...], str]:
-    return await _pages(cluster, *await where(cluster, source), objects.pod)
+    return await _pages(cluster, *await list_request(cluster, source), objects.pod)
 
 
-async def where(cluster: Cluster, source: Source) -> tuple[str, Params, str]:
+async def list_request(cluster: Cluster, source: Source) -> tuple[str, Params, str]:
     """The path of a list, its selector, and its name in errors."""
     if source == "boxes":
         return await cluster.boxes(), (), _in("sandboxes.agents.x-k8s.io", cluster)
@@ -92,25 +92,25 @@ def _in(kind: str, cluster: Cluster) -> str:
 
 
 async def _pages(
-    cluster: Cluster, path: str, params: Params, what: str, decode: Callable[[Any], T]
+    cluster: Cluster, path: str, params: Params, request: str, decode: Callable[[Any], T]
 ) -> tuple[tuple[T, ...], str]:
     items: list[T] = []
     next_page = ""
     while True:
         asked = (*params, ("limit", str(PAGE)), *((("continue", next_page),) if next_page else ()))
-        data = await cluster.call("GET", path, what, params=asked)
-        page, found = await asyncio.to_thread(_decoded, data, what, decode)
+        data = await cluster.call("GET", path, request, params=asked)
+        page, found = await asyncio.to_thread(_decoded, data, request, decode)
         items += found
         next_page = page.metadata.next
         if not next_page:
             return tuple(items), page.metadata.resource_version
 
 
-def _decoded(data: bytes, what: str, decode: Callable[[Any], T]) -> tuple[objects.Page, Sequence[T]]:
+def _decoded(data: bytes, request: str, decode: Callable[[Any], T]) -> tuple[objects.Page, Sequence[T]]:
     try:
         page = objects.page(data)
         return page, [decode(item) for item in page.items]
     except msgspec.DecodeError as error:
         raise BackendError(
-            f"{what}: the answer cannot be read: {error}", hint="is this a Kubernetes API server?"
+            f"{request}: the answer cannot be read: {error}", hint="is this a Kubernetes API server?"
         ) from None

@@ -14,7 +14,7 @@ from sandbox_console.backends.kubernetes.causes import main_container, main_stat
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.failures import Waiting
 from sandbox_console.backends.kubernetes.finder import Finder
-from sandbox_console.backends.kubernetes.inventory import Place
+from sandbox_console.backends.kubernetes.inventory import Target
 from sandbox_console.backends.kubernetes.objects import Pod
 from sandbox_console.errors import NotFound
 from sandbox_console.model.late_pattern import late_pattern
@@ -36,11 +36,11 @@ async def read(
     cluster: Cluster, finder: Finder, ref: SandboxRef, query: LogQuery
 ) -> AsyncGenerator[Sequence[LogItem], None]:
     """The stored log; with ``follow``, what comes until the container ends. A suspended Sandbox has no log any more."""
-    place = await finder.place(ref)
-    while query.follow and _not_started(finder, place):
+    target = await finder.target(ref)
+    while query.follow and _not_started(finder, target):
         await asyncio.sleep(POLL_S)
-        place = await finder.place(ref)
-    if (pod := place.pod) is None:
+        target = await finder.target(ref)
+    if (pod := target.pod) is None:
         return
     main = main_status(pod)
     if main is not None and main.restart_count and main.state.running and query.tail is None:
@@ -53,12 +53,12 @@ async def read(
             yield items
 
 
-def _not_started(finder: Finder, place: Place) -> bool:
-    if place.pod is None:
-        return finder.inventory.of(place).status in (Status.CREATED, Status.STARTING)
-    main = main_status(place.pod)
+def _not_started(finder: Finder, target: Target) -> bool:
+    if target.pod is None:
+        return finder.inventory.of(target).status in (Status.CREATED, Status.STARTING)
+    main = main_status(target.pod)
     started = main is not None and (main.state.running or main.state.terminated or main.last_state.terminated)
-    return not started and _waiting_init(place.pod) is None
+    return not started and _waiting_init(target.pod) is None
 
 
 def _waiting_init(pod: Pod) -> str | None:
@@ -76,10 +76,10 @@ async def _run(
     main = main_container(pod)
     container = _waiting_init(pod) or (main.name if main else "")
     path = await cluster.core("pods", pod.metadata.name, namespace=pod.metadata.namespace, sub="log")
-    what = f"get pods/log {pod.metadata.namespace}/{pod.metadata.name}"
+    request = f"get pods/log {pod.metadata.namespace}/{pod.metadata.name}"
     lines = _Lines(query)
     try:
-        async with cluster.stream(path, what, _params(container, query, previous=previous)) as answer:
+        async with cluster.stream(path, request, _params(container, query, previous=previous)) as answer:
             async for chunk in answer.content.iter_any():
                 if items := lines.feed(chunk):
                     yield items

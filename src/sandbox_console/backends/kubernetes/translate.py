@@ -11,7 +11,6 @@ from sandbox_console.backends.common.installation import ANOTHER
 from sandbox_console.backends.kubernetes import annotations as own
 from sandbox_console.backends.kubernetes.causes import Judged, judge, main_container, seconds
 from sandbox_console.backends.kubernetes.objects import Box, Meta, Pod, PodSpec
-from sandbox_console.backends.kubernetes.quantities import mib, number
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -19,6 +18,10 @@ from sandbox_console.model.spec import SandboxSpec
 BACKEND = "kubernetes"
 SUSPENDED = "suspended: its Pod is deleted, and what was written outside of volumes with it"
 _EXPIRED = "expired: its shutdownTime has passed"
+_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+          "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}  # fmt: skip
+"""The units of a quantity of Kubernetes, such as ``500m`` CPUs or ``64Mi`` of memory."""
+_MIB = 2**20
 
 
 def of_box(host: str, box: Box, pod: Pod | None, ours: str) -> Sandbox:
@@ -114,7 +117,7 @@ def _box_facts(box: Box) -> Iterator[Fact]:
 def _facts(spec: PodSpec, pod: Pod | None) -> Iterator[Fact]:
     main = main_container(pod) if pod is not None else next(iter(spec.containers), None)
     limits = (main.resources.limits if main and main.resources else None) or {}
-    cpus, memory = number(limits.get("cpu", "")), mib(limits.get("memory", ""))
+    cpus, memory = _number(limits.get("cpu", "")), _mib(limits.get("memory", ""))
     yield Fact("cpus", f"{cpus:g}" if cpus is not None else "", note="" if cpus is not None else "no limit")
     yield Fact("memory_mib", f"{memory:g}" if memory is not None else "", note="" if memory is not None else "no limit")
     if spec.runtime_class_name:
@@ -136,3 +139,20 @@ def _spec(notes: Mapping[str, str], name: str) -> SandboxSpec | None:
         return structs.replace(SandboxSpec.from_dict(json.loads(notes[own.SPEC])), name=name)
     except (KeyError, ValueError, AttributeError, TypeError, RecursionError, InvalidSpec):
         return None
+
+
+def _number(text: str | float) -> float | None:
+    """A quantity as a number; None if it is none."""
+    if isinstance(text, (int, float)):
+        return float(text)
+    unit = next((unit for unit in (text[-2:], text[-1:]) if unit in _UNITS), "")
+    try:
+        return float(text.removesuffix(unit)) * _UNITS.get(unit, 1)
+    except ValueError:
+        return None
+
+
+def _mib(text: str | float) -> float | None:
+    """A quantity of bytes in MiB."""
+    found = _number(text)
+    return None if found is None else found / _MIB

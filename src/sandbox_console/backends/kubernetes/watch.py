@@ -100,7 +100,7 @@ async def _burst(cluster: Cluster, queue: asyncio.Queue[Line], streams: Iterable
 
 async def _follow(cluster: Cluster, source: Source, version: str, queue: asyncio.Queue[Line]) -> None:
     """Put the events of one list into the queue, for ever. Raises Gone, BackendUnreachable."""
-    path, params, what = await lists.where(cluster, source)
+    path, params, request = await lists.list_request(cluster, source)
     while True:
         asked = (
             *params,
@@ -109,9 +109,9 @@ async def _follow(cluster: Cluster, source: Source, version: str, queue: asyncio
             ("resourceVersion", version),
             ("timeoutSeconds", str(LASTS_S + random.randrange(LASTS_S // 2))),  # noqa: S311 - spreads load
         )
-        async with cluster.stream(path, what.replace("list", "watch", 1), asked) as answer:
+        async with cluster.stream(path, request.replace("list", "watch", 1), asked) as answer:
             async for line in _lines(answer.content.iter_any()):
-                event = _event(line, what)
+                event = _event(line, request)
                 version = objects.bare(event.object).resource_version or version
                 if event.type != "BOOKMARK":
                     await queue.put((source, event))
@@ -129,17 +129,17 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             parts.append(rest)
 
 
-def _event(line: bytes, what: str) -> objects.Event:
+def _event(line: bytes, request: str) -> objects.Event:
     try:
         event = objects.event(line)
         if event.type != "ERROR":
             return event
         problem = objects.problem(event.object)
     except msgspec.DecodeError as error:
-        raise BackendUnreachable(f"{what}: the watch cannot be read: {error}") from None
+        raise BackendUnreachable(f"{request}: the watch cannot be read: {error}") from None
     if problem.code == 410:
-        raise Gone(f"{what}: {problem.message[:200]}")
-    raise BackendUnreachable(f"{what}: the watch ended: {problem.message[:200]}")
+        raise Gone(f"{request}: {problem.message[:200]}")
+    raise BackendUnreachable(f"{request}: the watch ended: {problem.message[:200]}")
 
 
 def _taken(inventory: Inventory, source: Source, event: objects.Event) -> list[str]:

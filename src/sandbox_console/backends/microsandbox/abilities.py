@@ -9,13 +9,13 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.common import guest_tar
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.microsandbox import (
     egress,
     files,
     guest_scripts,
     images,
-    processes,
     sdk,
     snapshots,
     system_log,
@@ -49,7 +49,7 @@ class Abilities:
 
     async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncGenerator[bytes, None]:
         need(permit)
-        process = await self._run(ref, files.pack(path))
+        process = await self._run(ref, guest_tar.pack(path))
         await process.close_stdin()
         async with aclosing(files.download(process, path)) as chunks:
             async for chunk in chunks:
@@ -61,7 +61,7 @@ class Abilities:
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
         module = await sdk.load()
-        return processes.parse(await guest_scripts.processes(await self._machine(module, ref)))
+        return await guest_scripts.processes(await self._machine(module, ref))
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         handle = await self._looker.started(await sdk.load(), ref)

@@ -13,6 +13,7 @@ from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.common.permit import need
+from sandbox_console.backends.common.queued_process import ProcessTerminal
 from sandbox_console.backends.microsandbox import (
     capabilities,
     create_options,
@@ -31,7 +32,7 @@ from sandbox_console.backends.microsandbox import (
 from sandbox_console.backends.microsandbox.abilities import Abilities
 from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.backends.microsandbox.never_started import PendingStore
-from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, MicrosandboxTerminal
+from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
 from sandbox_console.backends.microsandbox.snapshots import new_id
 from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.backends.microsandbox.watch import Watch
@@ -178,7 +179,7 @@ class MicrosandboxBackend(Abilities):
         handle = await self._stream(module, machine, request.argv, **options)
         return MicrosandboxProcess(handle, lambda session: guest_scripts.sweep(machine, session))
 
-    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> MicrosandboxTerminal:
+    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> ProcessTerminal:
         need(permit)
         module = await sdk.load()
         seen, machine = await self._entered(module, request.ref)
@@ -186,7 +187,7 @@ class MicrosandboxBackend(Abilities):
         env = {"TERM": request.term, **request.env}
         options = lifecycle.exec_options(seen.spec, secrets, env, request.workdir, request.user)
         handle = await self._stream(module, machine, request.argv(shell), tty=True, **options)
-        terminal = MicrosandboxTerminal(handle, lambda session: guest_scripts.sweep(machine, session))
+        terminal = ProcessTerminal(MicrosandboxProcess(handle, lambda session: guest_scripts.sweep(machine, session)))
         await terminal.resize(request.cols, request.rows)
         return terminal
 

@@ -35,7 +35,7 @@ class Run(Struct, frozen=True):
 
     pid: int | None = None
     started_at: float | None = None
-    why: str = ""
+    reason: str = ""
     id: str = ""
     oom: frozenset[int] = frozenset()
     """The guest's processes that its kernel killed because memory ran out, if that was looked for."""
@@ -56,7 +56,7 @@ def processes() -> Mapping[str, int]:
 
 def ended(name: str) -> Run:
     """The newest boot of a sandbox that has ended, by its name in the runtime."""
-    return Run(None, _booted_at(name), _why(last_boot(system_log(name))), boot_id(name))
+    return Run(None, _booted_at(name), _reason(last_boot(system_log(name))), boot_id(name))
 
 
 def running(name: str, pid: int | None) -> Run:
@@ -121,6 +121,6 @@ def _boot_file(name: str) -> Path:
     return home() / "sandboxes" / name / "runtime" / "runtime-boot-id"
 
 
-def _why(log: str) -> str:
+def _reason(log: str) -> str:
     lines = [line.partition(" sandbox=")[0] for line in runtime_messages(log)]  # a name may be anything
     return next((meaning for words, meaning in _REASONS if any(words.search(line) for line in lines)), "")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from msgspec import structs
 
 from sandbox_console.backends.base import Process
+from sandbox_console.backends.common import guest_tar
 from sandbox_console.backends.microsandbox import guest_scripts, sdk
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
@@ -18,15 +18,8 @@ from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 
 _KINDS = {"file": FileKind.FILE, "directory": FileKind.DIRECTORY, "symlink": FileKind.LINK}
-_PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "$2"'
-_UNPACK = '[ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }; exec tar -xf - -C "$1"'
+_UNPACK = guest_tar.NEED_FOLDER + '; exec tar -xf - -C "$1"'
 _LINKS = 'cd "$1" || exit 1; shift; for name; do readlink -- "$name"; printf "\\0"; done'
-
-
-def pack(path: str) -> tuple[str, ...]:
-    """The command that writes a tar of ``path``, named by its last component."""
-    folder, name = posixpath.split(path.rstrip("/") or "/")
-    return "/bin/sh", "-c", _PACK, "sh", folder or "/", name or "."
 
 
 def unpack(path: str) -> tuple[str, ...]:
@@ -62,19 +55,9 @@ async def _targets(machine: Any, path: str, names: Sequence[str]) -> dict[str, s
     return dict(zip(names, targets, strict=False))
 
 
-async def download(process: Process, path: str) -> AsyncGenerator[bytes, None]:
-    """The output of :func:`pack`. Raises NotFound."""
-    complaint = b""
-    try:
-        async with aclosing(process.output()) as chunks:  # type: ignore[type-var]
-            async for stream, data in chunks:
-                if stream is Stream.STDOUT:
-                    yield data
-                else:
-                    complaint = (complaint + data)[-1000:]
-        _judge((await process.wait()).code, path, complaint)
-    finally:
-        await process.kill()
+def download(process: Process, path: str) -> AsyncGenerator[bytes, None]:
+    """The output of `guest_tar.pack`. Raises NotFound."""
+    return guest_tar.download(process, path, _judge)
 
 
 async def upload(process: Process, path: str, archive: AsyncIterator[bytes]) -> None:
@@ -100,10 +83,7 @@ async def _complaint(process: Process) -> bytes:
 
 
 def _judge(code: int | None, path: str, complaint: bytes) -> None:
-    if code == 3:
-        raise NotFound(f"there is no {path} in the sandbox")
-    if code == 4:
-        raise Conflict(f"{path} is not a folder")
+    guest_tar.need_path(code, path)
     if code in (126, 127):
         raise Unsupported("the image lacks sh or tar, which files are moved by", hint="use an image that has them")
     if code != 0:

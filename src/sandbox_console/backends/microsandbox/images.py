@@ -66,8 +66,8 @@ async def load(module: Any, archive: AsyncIterator[bytes]) -> str:
         try:
             loaded = await sdk.call(module, "the archive", module.Image.load(str(path)))
         except BackendError as error:
-            why = str(error.__cause__).removeprefix("image error: ")
-            raise UsageError(f"the archive is no image that can be loaded: {why}", hint=_ARCHIVES) from error
+            reason = str(error.__cause__).removeprefix("image error: ")
+            raise UsageError(f"the archive is no image that can be loaded: {reason}", hint=_ARCHIVES) from error
     if not loaded:
         raise UsageError("the archive has no image with a name in it", hint=_ARCHIVES)
     return ", ".join(one.reference for one in loaded)

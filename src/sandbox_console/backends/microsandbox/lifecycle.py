@@ -66,8 +66,8 @@ async def boot_again(module: Any, looker: Inventory, handle: Any, secrets: Secre
     if view.spec is not None and view.ports:
         await _placed(module, handle, view, view.spec)
     if fresh := {secret.name: {"value": secret.value} for secret in secrets if secret.inject == "placeholder"}:
-        what = f"the secrets of {view.shown_name}"
-        await sdk.call(module, what, handle.modify(secrets=fresh, policy=module.ModificationPolicy.NEXT_START))
+        subject = f"the secrets of {view.shown_name}"
+        await sdk.call(module, subject, handle.modify(secrets=fresh, policy=module.ModificationPolicy.NEXT_START))
     try:
         boot_it = functools.partial(module.Sandbox.start, view.name, detached=True)
         await _run(module, view.name, boot_it, view.spec, secrets)
@@ -138,8 +138,8 @@ async def booted(module: Any, name: str, boot_it: Boot, over_it: Boot | None = N
         return await _insisted(module, name, boot_it, over_it or boot_it)
     except (BackendError, UsageError) as error:  # the SDK also reports "invalid config" for a guest that is gone
         found = await asyncio.to_thread(boot_failure.failure, name) or boot_failure.cause(str(error))
-        if found is None and (why := (await asyncio.to_thread(boots.ended, name)).why):
-            found = f"it ended at once: {why}", "give it more time"
+        if found is None and (reason := (await asyncio.to_thread(boots.ended, name)).reason):
+            found = f"it ended at once: {reason}", "give it more time"
         if found is None:
             raise
         raise BackendError(f"sandbox {name} did not boot: {found[0]}", hint=found[1]) from error
@@ -178,11 +178,11 @@ def taken(error: ConsoleError) -> bool:
 
 async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets) -> None:
     """Hand over the secrets that are files, then start the main process."""
-    what = f"the secrets of {spec.name}"
+    subject = f"the secrets of {spec.name}"
     for secret in secrets:
         if secret.inject == "file":
             await sdk.call(
-                module, what, machine.fs.write(f"{create_options.SECRETS}/{secret.name}", secret.value.encode())
+                module, subject, machine.fs.write(f"{create_options.SECRETS}/{secret.name}", secret.value.encode())
             )
     if not spec.command:
         return
@@ -261,15 +261,15 @@ async def _note_end(module: Any, handle: Any, id: str, code: int) -> None:
 
 async def power_off(module: Any, handle: Any, grace_s: float = _SHUTDOWN_S) -> None:
     """Shut the microVM down, and kill it if that takes too long."""
-    what = f"sandbox {handle.name}"
+    subject = f"sandbox {handle.name}"
     try:
         await sdk.result(handle.stop(max(grace_s, 0.1)))
     except (module.StopTimeoutError, module.SandboxStopTimedOutError):
-        await sdk.call(module, what, handle.kill())
+        await sdk.call(module, subject, handle.kill())
     except module.SandboxNotRunningError:
         return
     except module.MicrosandboxError:
-        await sdk.call(module, what, handle.kill())
+        await sdk.call(module, subject, handle.kill())
 
 
 async def kill(module: Any, looker: Inventory, handle: Any, name: str) -> None:
@@ -301,12 +301,12 @@ async def remove(module: Any, looker: Inventory, ref: SandboxRef, force: bool) -
 
 async def destroy(module: Any, handle: Any) -> None:
     """Remove it in any state; it is no error if it is gone."""
-    what = f"sandbox {handle.name}"
+    subject = f"sandbox {handle.name}"
     try:
-        await sdk.call(module, what, handle.destroy(force=True))
+        await sdk.call(module, subject, handle.destroy(force=True))
     except NotFound:
         return
     except ConsoleError:
         # A boot in progress locks it for a moment.
-        await sdk.call(module, what, handle.kill())
-        await sdk.call(module, what, handle.destroy(force=True))
+        await sdk.call(module, subject, handle.kill())
+        await sdk.call(module, subject, handle.destroy(force=True))

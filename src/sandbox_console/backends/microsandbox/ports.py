@@ -39,25 +39,27 @@ def choose(spec: SandboxSpec, before: Ports = ()) -> Ports:
     requested = sorted(
         parse_all(spec.ports), key=lambda port: not port.host_port
     )  # those requested by number come first
-    with contextlib.ExitStack() as held:
-        return tuple(_held(held, spec, published, before) for published in requested)
+    with contextlib.ExitStack() as sockets:
+        return tuple(_reserved(sockets, spec, published, before) for published in requested)
 
 
-def _held(held: contextlib.ExitStack, spec: SandboxSpec, published: PublishedPort, before: Ports) -> PublishedPort:
+def _reserved(
+    sockets: contextlib.ExitStack, spec: SandboxSpec, published: PublishedPort, before: Ports
+) -> PublishedPort:
     if published.host_port:
-        _listen(held, spec.name, published)
+        _listen(sockets, spec.name, published)
         return published
     for port in before:
         if (port.address, port.port) == (published.address, published.port):
             with contextlib.suppress(Conflict):
-                _listen(held, spec.name, port)
+                _listen(sockets, spec.name, port)
                 return port
-    return replace(published, host_port=_listen(held, spec.name, published))
+    return replace(published, host_port=_listen(sockets, spec.name, published))
 
 
-def _listen(held: contextlib.ExitStack, name: str, port: PublishedPort) -> int:
+def _listen(sockets: contextlib.ExitStack, name: str, port: PublishedPort) -> int:
     family = socket.AF_INET6 if ":" in port.address else socket.AF_INET
-    sock = held.enter_context(socket.socket(family))
+    sock = sockets.enter_context(socket.socket(family))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the runtime: an address just closed is free
     try:
         sock.bind((port.address, port.host_port))
@@ -70,8 +72,8 @@ def _listen(held: contextlib.ExitStack, name: str, port: PublishedPort) -> int:
 def _refusal(name: str, port: PublishedPort, error: OSError) -> Conflict | InvalidSpec:
     if error.errno == errno.EADDRINUSE:
         return taken(name, port)
-    why = "only root may take a port below 1024" if error.errno == errno.EACCES else error.strerror
-    return InvalidSpec({"ports": f"{port.host_address} of this host cannot be listened at: {why}"})
+    reason = "only root may take a port below 1024" if error.errno == errno.EACCES else error.strerror
+    return InvalidSpec({"ports": f"{port.host_address} of this host cannot be listened at: {reason}"})
 
 
 def taken(name: str, port: PublishedPort) -> Conflict:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from sandbox_console.backends.common.queued_process import KILL_S, QueuedProcess
 from sandbox_console.backends.microsandbox.sdk import result
 from sandbox_console.errors import BackendError, ConsoleError
-from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
 CHUNK = 256 * 1024
-_QUEUED = 16  # events that wait for a reader; beyond that the guest is held back
-_KILL_S = 10.0
 _STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
 _CODES = {2: 127, 13: 126, 8: 126, 20: 127}
 """Exit codes for the errno of a command that cannot be run: ENOENT, EACCES, ENOEXEC, ENOTDIR."""
@@ -23,23 +21,16 @@ _CODES = {2: 127, 13: 126, 8: 126, 20: 127}
 Sweep = Callable[[int], Awaitable[None]]
 
 
-class MicrosandboxProcess:
+class MicrosandboxProcess(QueuedProcess):
     """One exec. ``sweep`` kills what is left of the session led by the given guest pid."""
 
     def __init__(self, handle: Any, sweep: Sweep) -> None:
+        super().__init__()
         self._handle = handle
         self._sweep = sweep
         self._stdin = handle.take_stdin()
-        self._out: asyncio.Queue[tuple[Stream, bytes] | None] = asyncio.Queue(_QUEUED)
-        self._end: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-        self._killed = False
         self._pid = 0
         self._pump = asyncio.create_task(self._read())
-
-    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        while (chunk := await self._out.get()) is not None:
-            yield chunk
-        self._out.put_nowait(None)  # later calls also get the end
 
     async def write(self, data: bytes) -> None:
         for at in range(0, len(data), CHUNK):
@@ -59,19 +50,21 @@ class MicrosandboxProcess:
             with contextlib.suppress(Exception):  # a guest that closed its end is no error
                 await result(stdin.close())
 
-    async def wait(self) -> Exit:
-        return await shielded(self._end)
+    async def resize(self, cols: int, rows: int) -> None:
+        """Set the size of its terminal."""
+        with contextlib.suppress(Exception):  # a shell that has ended has no size
+            await result(self._handle.resize(rows, cols))
 
     async def kill(self) -> None:
         if self._killed:
             return
         self._killed = True
         with contextlib.suppress(Exception):  # it may have ended by itself
-            async with asyncio.timeout(_KILL_S):
+            async with asyncio.timeout(KILL_S):
                 await result(self._handle.kill())
         if self._pid:
             with contextlib.suppress(ConsoleError, TimeoutError):
-                async with asyncio.timeout(_KILL_S):
+                async with asyncio.timeout(KILL_S):
                     await self._sweep(self._pid)
         self._pump.cancel()
         await asyncio.gather(self._pump, return_exceptions=True)
@@ -86,11 +79,11 @@ class MicrosandboxProcess:
                 if kind == "started":
                     self._pid = event.pid or 0
                 elif kind in _STREAMS:
-                    await self._say(_STREAMS[kind], event.data or b"")
+                    await self._put(_STREAMS[kind], event.data or b"")
                 elif kind == "exited":
                     end = Exit(137, 9) if self._killed and (event.code or 0) < 0 else _exit(event.code)
                 elif kind == "failed":
-                    await self._say(Stream.STDERR, (event.data or b"it cannot be run") + b"\n")
+                    await self._put(Stream.STDERR, (event.data or b"it cannot be run") + b"\n")
                     end = Exit(_CODES.get(event.code or 0, 126))
         except asyncio.CancelledError:
             raise
@@ -99,46 +92,9 @@ class MicrosandboxProcess:
         self._finish(end)
         await self._out.put(None)
 
-    async def _say(self, stream: Stream, data: bytes) -> None:
+    async def _put(self, stream: Stream, data: bytes) -> None:
         for at in range(0, len(data), CHUNK):
             await self._out.put((stream, data[at : at + CHUNK]))
-
-    def _finish(self, end: Exit) -> None:
-        if not self._end.done():
-            self._end.set_result(end)
-
-    def _drain(self) -> None:
-        with contextlib.suppress(asyncio.QueueEmpty):
-            while True:
-                self._out.get_nowait()
-        self._out.put_nowait(None)
-
-
-class MicrosandboxTerminal:
-    """A shell: a process on a PTY, whose output is one stream."""
-
-    def __init__(self, handle: Any, sweep: Sweep) -> None:
-        self._handle = handle
-        self._process = MicrosandboxProcess(handle, sweep)
-        self._output = self._process.output()
-
-    async def read(self) -> bytes:
-        async for _, data in self._output:
-            return data
-        return b""
-
-    async def write(self, data: bytes) -> None:
-        await self._process.write(data)
-
-    async def resize(self, cols: int, rows: int) -> None:
-        with contextlib.suppress(Exception):  # a shell that has ended has no size
-            await result(self._handle.resize(rows, cols))
-
-    async def wait(self) -> Exit:
-        return await self._process.wait()
-
-    async def close(self) -> None:
-        await self._process.kill()
 
 
 def _exit(code: int | None) -> Exit:

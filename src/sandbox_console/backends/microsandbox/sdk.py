@@ -29,15 +29,15 @@ def close_home() -> None:
     The runtime (0.7.11) creates it, its database with the values of placeholders, and the logs of commands with modes
     by the umask, which usually lets every user read them.
     """
-    place = home()
+    folder = home()
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        st = place.stat()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        st = folder.stat()
         if stat.S_IMODE(st.st_mode) & 0o077:
-            place.chmod(stat.S_IMODE(st.st_mode) & ~0o077)
+            folder.chmod(stat.S_IMODE(st.st_mode) & ~0o077)
     except OSError as error:
         raise BackendError(
-            f"other users of this machine can read {place}, where microsandbox keeps secrets: {error.strerror}",
+            f"other users of this machine can read {folder}, where microsandbox keeps secrets: {error.strerror}",
             hint="set MSB_HOME to a folder of your own",
         ) from error
 
@@ -83,39 +83,41 @@ async def result(future: Awaitable[Any]) -> Any:
 
 
 @contextmanager
-def translated(module: Any, what: str) -> Iterator[None]:
+def translated(module: Any, subject: str) -> Iterator[None]:
     """Turn the SDK's errors into the console's. Their texts name sandboxes and paths, never a config."""
     try:
         yield
     except (module.SandboxNotFoundError, module.SandboxReplacedError) as error:
-        raise NotFound(f"{what} is not there (any more)", hint="sandbox-console ls --all") from error
+        raise NotFound(f"{subject} is not there (any more)", hint="sandbox-console ls --all") from error
     except (module.ImageNotFoundError, module.PathNotFoundError, FileNotFoundError) as error:
-        raise NotFound(f"{what}: {error}") from error
+        raise NotFound(f"{subject}: {error}") from error
     except (module.SandboxNotRunningError, module.SandboxStillRunningError) as error:
-        raise Conflict(f"{what}: {error}") from error
+        raise Conflict(f"{subject}: {error}") from error
     except module.ImageInUseError as error:
-        raise Conflict(f"{what}: {error}", hint="remove those sandboxes and snapshots first, or use --force") from error
+        raise Conflict(
+            f"{subject}: {error}", hint="remove those sandboxes and snapshots first, or use --force"
+        ) from error
     except module.SandboxAlreadyExistsError as error:
-        raise Conflict(f"{what}: the name is taken", hint="choose another name, or remove the other one") from error
+        raise Conflict(f"{subject}: the name is taken", hint="choose another name, or remove the other one") from error
     except (module.UnsupportedError, module.UnsupportedOperationError) as error:
-        raise Unsupported(f"{what}: {error}") from error
+        raise Unsupported(f"{subject}: {error}") from error
     except module.InvalidConfigError as error:
-        raise UsageError(f"microsandbox refuses {what}: {_bare(error)}", hint="check its arguments") from error
+        raise UsageError(f"microsandbox refuses {subject}: {_bare(error)}", hint="check its arguments") from error
     except (module.RuntimeNotInstalledError, module.RuntimeIncompleteError) as error:
         raise BackendUnreachable(
             f"microsandbox's runtime is incomplete: {error}", hint="pip install --force-reinstall microsandbox"
         ) from error
     except module.MicrosandboxError as error:
-        raise BackendError(f"microsandbox failed on {what}: {error}", hint="sandbox-console doctor") from error
+        raise BackendError(f"microsandbox failed on {subject}: {error}", hint="sandbox-console doctor") from error
 
 
 def _bare(error: Exception) -> str:
     return str(error).removeprefix("invalid config: ")
 
 
-async def call(module: Any, what: str, future: Awaitable[Any]) -> Any:
-    """Await a call of the SDK with its errors translated; ``what`` names the thing it is about."""
-    with translated(module, what):
+async def call(module: Any, subject: str, future: Awaitable[Any]) -> Any:
+    """Await a call of the SDK with its errors translated; ``subject`` names the thing it is about."""
+    with translated(module, subject):
         return await result(future)
 
 

@@ -114,6 +114,6 @@ def guest_event(entry: Any) -> GuestEvent | None:
     if mark := _MARK.fullmatch(text):
         return GuestEvent(at, mark["text"].rpartition(" ")[2] or "note", mark["text"])
     if line := _LINE.match(text):
-        what = next((word for words, word in _WORDS if words in line["text"]), line["level"].lower())
-        return GuestEvent(at, what, line["text"].strip(), {"from": line["target"]})
+        kind = next((word for words, word in _WORDS if words in line["text"]), line["level"].lower())
+        return GuestEvent(at, kind, line["text"].strip(), {"from": line["target"]})
     return GuestEvent(at, "kernel", text)

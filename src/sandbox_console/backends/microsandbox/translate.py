@@ -141,7 +141,7 @@ def _launching(run: Run) -> Status:
 
 def _exit(view: View, run: Run, job: Any | None) -> Exit | None:
     found = main_process.exit_of(job, dict(view.labels), run.oom) if job is not None else Exit()
-    return structs.replace(found, reason=run.why) if run.why and found.code is None else found
+    return structs.replace(found, reason=run.reason) if run.reason and found.code is None else found
 
 
 def _finished(view: View, job: Any | None) -> float | None:
@@ -156,13 +156,15 @@ def _detail(status: Status, run: Run, job: Any | None, failed: Cause | None) -> 
     if status is Status.FAILED:
         return _unrun(job) if job is not None else _NO_LAUNCH
     if status is Status.LOST:
-        return f"crashed: {run.why or 'the microVM process ended without a word (SIGKILL, out of memory or a fault)'}"
-    return run.why if status is Status.EXITED else ""
+        return (
+            f"crashed: {run.reason or 'the microVM process ended without a word (SIGKILL, out of memory or a fault)'}"
+        )
+    return run.reason if status is Status.EXITED else ""
 
 
 def _unrun(job: Any) -> str:
-    why = (job.failure or {}).get("message") or job.error
-    return f"its command could not be run: {why}" if why else "its command could not be run"
+    reason = (job.failure or {}).get("message") or job.error
+    return f"its command could not be run: {reason}" if reason else "its command could not be run"
 
 
 def _ms(value: float) -> float:

@@ -62,10 +62,10 @@ async def out_of_bounds(module: Any, looker: Inventory, ref: SandboxRef, spec: S
         return {"memory_mib": f"{below}: stop it first"}
     request = handle.modify(policy=module.ModificationPolicy.NO_RESTART, dry_run=True, **changes)
     plan = await sdk.call(module, f"sandbox {handle.name}", request)
-    held = {one["field"]: one.get("before", "") for one in plan["changes"] if one["disposition"] == _RESTART}
+    bounds = {one["field"]: one.get("before", "") for one in plan["changes"] if one["disposition"] == _RESTART}
     return {
-        _FIELDS[field]: f"it was made to grow to {held.get(f'max_{field}', 'less')} while it runs: stop it first"
-        for field in held.keys() & _FIELDS.keys()
+        _FIELDS[field]: f"it was made to grow to {bounds.get(f'max_{field}', 'less')} while it runs: stop it first"
+        for field in bounds.keys() & _FIELDS.keys()
     }
 
 
@@ -103,14 +103,14 @@ async def _modify(module: Any, handle: Any, **changes: Any) -> None:
     try:
         plan = await sdk.call(module, f"sandbox {handle.name}", handle.modify(policy=policy, **changes))
     except (BackendError, UsageError) as error:
-        _, words, why = error.message.partition("cannot apply modification: ")
-        raise _refused(handle, why) if words else error from error.__cause__
+        _, words, reason = error.message.partition("cannot apply modification: ")
+        raise _refused(handle, reason) if words else error from error.__cause__
     if not plan["applied"]:
         conflicts = "; ".join(f"{one['field']}: {one['message']}" for one in plan["conflicts"])
         raise _refused(handle, conflicts or "the runtime refused it")
 
 
-def _refused(handle: Any, why: str) -> Conflict:
+def _refused(handle: Any, reason: str) -> Conflict:
     return Conflict(
-        f"sandbox {handle.name} cannot be changed like this: {why}", hint="stop it first, and resume a paused one"
+        f"sandbox {handle.name} cannot be changed like this: {reason}", hint="stop it first, and resume a paused one"
     )

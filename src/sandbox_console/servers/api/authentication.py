@@ -9,7 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from sandbox_console.errors import ConfigError, Unsupported
+from sandbox_console.errors import ConfigError, NotFound, Unsupported
+from sandbox_console.model.access import AccessSource, full
+from sandbox_console.service.people.rights import of_token, person
 from sandbox_console.service.tokens import Tokens
 
 GRANT_HEADER = "X-A2A-Grant"
@@ -26,15 +28,22 @@ class Forbidden(Exception):
 
 
 class Caller(Struct, frozen=True):
-    """The sender of a call. ``bucket`` is from the grant; it is empty if there is only a token."""
+    """The sender of a call. ``bucket`` is from the grant; it is empty if there is only a token.
+
+    ``person`` is the user whose token it is, if it is somebody's, and ``rights`` what this person may do.
+    """
 
     token: str
     subject: str
     bucket: str = ""
+    person: str = ""
+    rights: AccessSource = full
 
     @property
     def actor(self) -> str:
-        """The name in the audit log: the grant's subject, or else the token's name."""
+        """The name in the audit log: the person's, the grant's subject, or else the token's name."""
+        if self.person:
+            return f"api:{self.person}" + (f" for a2a:{self.subject}" if self.bucket else "")
         return f"a2a:{self.subject}" if self.bucket else f"token:{self.token}"
 
 
@@ -53,12 +62,16 @@ class Callers:
         token = await asyncio.to_thread(self._tokens.find, text.strip(), "api") if kind.lower() == "bearer" else None
         if token is None:
             raise Unauthorized("a token with the scope api is needed: Authorization: Bearer TOKEN")
+        try:
+            name, rights = person(self._tokens, token), of_token(self._tokens, token)
+        except NotFound:
+            raise Unauthorized("the user of this token was removed") from None
         if not grant:
             if acting and self._required:
                 raise Unauthorized(f"a grant is needed in {GRANT_HEADER}")
-            return Caller(token.name, token.name)
+            return Caller(token.name, token.name, "", name, rights)
         subject, bucket = self._granted(grant)
-        return Caller(token.name, subject, bucket)
+        return Caller(token.name, subject, bucket, name, rights)
 
     def _granted(self, grant: str) -> tuple[str, str]:
         if self._verify is None:

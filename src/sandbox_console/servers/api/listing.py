@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from sandbox_console import service
 from sandbox_console.errors import BackendUnreachable
+from sandbox_console.model.access import full, limited_to
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
@@ -31,6 +32,7 @@ class Box(Struct, frozen=True):
     token: str
     subject: str
     bucket: str
+    labels: Mapping[str, str] = {}
 
     def belongs_to(self, caller: Caller) -> bool:
         """Whether the caller made it, or another with the same token for the same agent and bucket."""
@@ -90,7 +92,8 @@ class Listing:
             await asyncio.wait([before])
         self._running, self._coming = self._coming, None
         self._changed = {}
-        sandboxes, healths = await self._opened.names(self._backend)
+        with limited_to(full):  # the limits count everybody's
+            sandboxes, healths = await self._opened.names(self._backend)
         self._note(sandboxes, [health for health in healths if not health.ok])
 
     def _note(self, sandboxes: Sequence[Sandbox], silent: Sequence[BackendHealth]) -> None:
@@ -116,4 +119,4 @@ class Listing:
 
 def box_of(ref: SandboxRef, of: SandboxSpec | Sandbox) -> Box:
     """The sandbox with the owner that its labels name."""
-    return Box(ref, of.name, of.labels[TOKEN], of.labels.get(SUBJECT, ""), of.labels.get(BUCKET, ""))
+    return Box(ref, of.name, of.labels[TOKEN], of.labels.get(SUBJECT, ""), of.labels.get(BUCKET, ""), of.labels)

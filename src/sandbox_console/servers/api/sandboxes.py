@@ -13,6 +13,7 @@ from msgspec import structs
 from sandbox_console import service
 from sandbox_console.errors import Denied, InvalidSpec, NotFound, UsageError
 from sandbox_console.library import Console, SandboxHandle, SandboxSpec
+from sandbox_console.model.access import access
 from sandbox_console.model.action import Action, Create
 from sandbox_console.servers.api.authentication import Caller
 from sandbox_console.servers.api.leftovers import RUN
@@ -39,7 +40,7 @@ class Sandboxes:
         self._run = run
         self._listing = Listing(opened, self._options.backend)
         self._coming: dict[str, str] = {}
-        self._place: tuple[str, str] | None = None
+        self._host: tuple[str, str] | None = None
 
     async def close(self) -> None:
         """End the requests to backends."""
@@ -54,7 +55,9 @@ class Sandboxes:
         self._listing.need_all()
         boxes = self._listing.boxes.values()
         return sorted(
-            box.name for box in boxes if box.token == caller.token and (not caller.bucket or box.belongs_to(caller))
+            box.name
+            for box in boxes
+            if box.token == caller.token and (not caller.bucket or box.belongs_to(caller)) and access().sees(box.labels)
         )
 
     async def box(self, name: str) -> Box:
@@ -63,7 +66,7 @@ class Sandboxes:
             await self._listing.refresh()
             if name not in self._listing.boxes:
                 self._listing.need_all()
-        if name not in self._listing.boxes:
+        if name not in self._listing.boxes or not access().sees(self._listing.boxes[name].labels):
             raise NotFound("no sandbox has that name", hint="GET /v1/sandboxes")
         return self._listing.boxes[name]
 
@@ -75,9 +78,9 @@ class Sandboxes:
         """Forget a sandbox that is gone."""
         self._listing.forget(box)
 
-    async def refuse(self, action: Action, why: Denied) -> None:
+    async def refuse(self, action: Action, denied: Denied) -> None:
         """Record an action that a caller may not do, and raise ``why``."""
-        await self._opened.refuse(action, why)
+        await self._opened.refuse(action, denied)
 
     async def create(self, caller: Caller, body: CreateBody) -> Box:
         """Make a sandbox that stays. Raises Denied (with a row) if it is not allowed, UsageError, ConsoleError."""
@@ -104,7 +107,7 @@ class Sandboxes:
             raise UsageError(f"labels: there is no template {template!r}", hint="see [api] allow of the server")
         spec = from_template(self._opened.config.templates, template, f"sb-{secrets.token_hex(6)}")
         owner = {TOKEN: caller.token, SUBJECT: caller.subject, BUCKET: body.bucket}
-        spec = with_labels(spec, labels | owner)
+        spec = with_labels(spec, {**access().labels, **labels, **owner})
         return structs.replace(
             spec, image=spec.image or body.image, command=spec.command or _IDLE,
             workspace=self._workspace(body.bucket) or spec.workspace,
@@ -128,8 +131,8 @@ class Sandboxes:
     @asynccontextmanager
     async def _room(self, caller: Caller, spec: SandboxSpec, body: CreateBody | RunBody) -> AsyncIterator[None]:
         """Reserve a place for one more sandbox while it is made, within the limits. Raises Denied, with its row."""
-        if why := self._not_allowed(caller, spec, body):
-            await self._opened.refuse(await self._action(spec), why)
+        if denied := self._not_allowed(caller, spec, body):
+            await self._opened.refuse(await self._action(spec), denied)
         await self._listing.refresh()
         if full := self._full(body.bucket):
             await self._opened.refuse(await self._action(spec), full)
@@ -162,6 +165,6 @@ class Sandboxes:
         return None
 
     async def _action(self, spec: SandboxSpec) -> Create:
-        if self._place is None:
-            self._place = await self._opened.place_for(self._options.backend)
-        return Create(spec, *self._place)
+        if self._host is None:
+            self._host = await self._opened.place_for(self._options.backend)
+        return Create(spec, *self._host)

@@ -15,9 +15,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sandbox_console import service
+from sandbox_console.errors import NotFound
+from sandbox_console.model.access import NONE, AccessSource
 from sandbox_console.servers.mcp.server import make
 from sandbox_console.servers.pacing import Pacing
 from sandbox_console.service.bootstrap import known_ground
+from sandbox_console.service.people.rights import of_token, person
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.connections import HEADER_S
 from sandbox_console.web.listening import listening
@@ -58,6 +61,11 @@ class Guard:
         if token is None:
             await self._pacing.refused(str((scope.get("client") or ("",))[0]))
             return await _answer(send, 401, "a token with the scope mcp is needed", (b"www-authenticate", b"Bearer"))
+        try:
+            name = person(self._tokens, token) or token.name
+        except NotFound:
+            return await _answer(send, 401, "the user of this token was removed", (b"www-authenticate", b"Bearer"))
+        caller = f"mcp:{name}", of_token(self._tokens, token)
         if self._running[token.name] >= CALLS:
             await self._pacing.refused(f"token {token.name}")
             return await _answer(send, 429, "too many of your requests are running", (b"retry-after", b"1"))
@@ -66,7 +74,7 @@ class Guard:
             body = await _body(receive)
             if body is None:
                 return await _answer(send, 413, "the body is too large, or came too slowly")
-            await _until_gone(self._app, {**scope, _CALLER: token.name}, body, receive, send)
+            await _until_gone(self._app, {**scope, _CALLER: caller}, body, receive, send)
         finally:
             self._running[token.name] -= 1
             if not self._running[token.name]:
@@ -184,7 +192,7 @@ async def mcp(
     await asyncio.to_thread(tokens.every)  # an unusable file is reported now
     with listening(options, port) as held:
         authorities = held.authorities
-        server = make(console, _actor)
+        server = make(console, _actor, _rights)
         app = server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
         guard = Guard(app, tokens, options.scheme, authorities)
         config = uvicorn.Config(
@@ -209,4 +217,10 @@ async def mcp(
 
 def _actor(context: Any) -> str:
     request = context.request
-    return f"mcp:{request.scope[_CALLER]}" if request is not None else "mcp:unknown"
+    return str(request.scope[_CALLER][0]) if request is not None else "mcp:unknown"
+
+
+def _rights(context: Any) -> AccessSource:
+    request = context.request
+    found: AccessSource = request.scope[_CALLER][1] if request is not None else lambda: NONE
+    return found

@@ -12,6 +12,7 @@ from mcp_types import ToolAnnotations
 
 from sandbox_console import service
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.access import AccessSource, full, limited_to
 from sandbox_console.model.actor import acting_as
 from sandbox_console.servers.mcp.resources import Resources
 from sandbox_console.servers.mcp.sandboxes import Visible
@@ -29,8 +30,14 @@ _ABOUT = (
 Handler = Callable[..., Awaitable[str]]
 
 
-def make(opened: service.Console, actor_of: Callable[[Any], str]) -> MCPServer[Any]:
-    """A server for a console. ``actor_of`` returns the caller's name in the audit log for a request's context."""
+def make(
+    opened: service.Console, actor_of: Callable[[Any], str], rights_of: Callable[[Any], AccessSource] = lambda _: full
+) -> MCPServer[Any]:
+    """A server for a console.
+
+    For a request's context, ``actor_of`` returns the caller's name in the audit log, and ``rights_of`` what the caller
+    may do.
+    """
     visible = Visible(opened)
     tools = Tools(visible)
     server: MCPServer[Any] = MCPServer(
@@ -39,19 +46,19 @@ def make(opened: service.Console, actor_of: Callable[[Any], str]) -> MCPServer[A
     for name, handler in tools.allowed().items():
         reading = name in READING
         hints = ToolAnnotations(read_only_hint=reading, destructive_hint=name == "remove", open_world_hint=False)
-        server.add_tool(_told(handler, ToolError), name=name, annotations=hints, structured_output=False)
+        server.add_tool(_with_error_texts(handler, ToolError), name=name, annotations=hints, structured_output=False)
     for uri, handler in Resources(visible, tools).allowed().items():
-        server.resource(uri, mime_type="application/json")(_told(handler, ResourceError))
+        server.resource(uri, mime_type="application/json")(_with_error_texts(handler, ResourceError))
 
     async def act(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        with acting_as(actor_of(ctx)):
+        with acting_as(actor_of(ctx)), limited_to(rights_of(ctx)):
             return await call_next(ctx)
 
     server.middleware.append(act)
     return server
 
 
-def _told(handler: Handler, kind: type[Exception]) -> Handler:
+def _with_error_texts(handler: Handler, kind: type[Exception]) -> Handler:
     """The handler with its errors as text for the caller; for an unexpected error, only that there was one."""
 
     @functools.wraps(handler)

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox_console.errors import ConfigError
+from sandbox_console.errors import ConfigError, Conflict
 from sandbox_console.hostfs.files import NewFile, fresh_name, make_folder, open_found
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.walk import Location, find
@@ -79,12 +79,22 @@ def write(block: str, file: Path, guest_folders: GuestFolders) -> None:
         file = file.expanduser()
         make_folder(file.parent, guest_folders, 0o700)
         with find(file, guest_folders) as found:
+            _refuse_guests(found)
             _replace(found, f"{_BEGIN}\n{block}{_END}\n" + _without(_before(found), file), guest_folders)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(
             f"{file} is not changed: {why}", hint="add the output of ssh-config to it yourself"
         ) from error
+
+
+def _refuse_guests(found: Location) -> None:
+    """Raise Conflict if a guest can write the file, since ssh runs the programs that it names."""
+    if root := found.folder.root:
+        raise Conflict(
+            f"{found.path} lies in {root.path}, where a sandbox can write, and ssh runs the programs that it names",
+            hint="keep your ssh configuration where no sandbox writes",
+        )
 
 
 def _before(found: Location) -> str:

@@ -14,10 +14,12 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from sandbox_console import service
 from sandbox_console.errors import ConfigError
+from sandbox_console.model.access import access, full, limited_to
 from sandbox_console.servers.status import page
 from sandbox_console.servers.status.metrics import exposition
 from sandbox_console.service.bootstrap import known_ground
-from sandbox_console.service.fleet_status import StatusWatch
+from sandbox_console.service.fleet_status import FleetStatus, StatusWatch, seen_by
+from sandbox_console.service.people.rights import of_token
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.checks import Checks, add_headers
 from sandbox_console.web.connections import Connections
@@ -69,17 +71,22 @@ class _Answers:
         self._watch, self._sessions = watch, sessions
 
     async def page(self, _: web.Request) -> web.Response:
-        return web.Response(text=page.page(await self._watch.read(), self._count()), content_type="text/html")
+        return web.Response(text=page.page(await self._read(), self._count()), content_type="text/html")
 
     async def json(self, _: web.Request) -> web.Response:
-        return web.json_response(page.as_json(await self._watch.read(), self._count()))
+        return web.json_response(page.as_json(await self._read(), self._count()))
 
     async def metrics(self, _: web.Request) -> web.Response:
-        body = exposition(await self._watch.read(), self._count())
+        body = exposition(await self._read(), self._count())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
+    async def _read(self) -> FleetStatus:
+        with limited_to(full):  # what is counted is kept for all callers
+            status = await self._watch.read()
+        return seen_by(status, access())
+
     def _count(self) -> int | None:
-        return None if self._sessions is None else self._sessions()
+        return None if self._sessions is None or access().labels else self._sessions()
 
 
 def _door(tokens: Tokens) -> Middleware:
@@ -96,7 +103,8 @@ def _door(tokens: Tokens) -> Middleware:
                 text="A token with the scope status is needed: sandbox-console tokens add NAME --scope status\n",
                 headers={"WWW-Authenticate": 'Basic realm="sandbox-console: the password is the token"'},
             )
-        return await handler(request)
+        with limited_to(of_token(tokens, known)):
+            return await handler(request)
 
     return enter
 

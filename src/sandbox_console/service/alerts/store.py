@@ -6,51 +6,17 @@ so a kill at any moment leaves either an alert with its messages, or neither, an
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import stat
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
-from sandbox_console.errors import ConsoleError, NotFound
-from sandbox_console.hostfs.own_files import leave_damaged
+from sandbox_console.errors import NotFound
 from sandbox_console.model.alert import Alert, AlertMessage, AlertState, Delivery, Silence
-
-FILE = "alerts.db"
-_BUSY_S = 10.0
-_DAMAGE = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS alert (
-    id TEXT PRIMARY KEY, rule TEXT NOT NULL, subject TEXT NOT NULL, state TEXT NOT NULL, changed INTEGER NOT NULL,
-    recorded TEXT NOT NULL DEFAULT '', ended REAL, data BLOB NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS alert_state ON alert (state);
-CREATE INDEX IF NOT EXISTS alert_changed ON alert (changed);
-CREATE TABLE IF NOT EXISTS told (
-    rule TEXT, subject TEXT, alert TEXT NOT NULL, at REAL NOT NULL, kept INTEGER NOT NULL, PRIMARY KEY (rule, subject)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS hits (
-    rule TEXT, subject TEXT, data BLOB NOT NULL, PRIMARY KEY (rule, subject)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS place (
-    source TEXT, subject TEXT, data BLOB NOT NULL, PRIMARY KEY (source, subject)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS rule (name TEXT PRIMARY KEY, digest TEXT NOT NULL, since REAL NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS message (id TEXT PRIMARY KEY, at REAL NOT NULL, data BLOB NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS delivery (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, message TEXT NOT NULL, channel TEXT NOT NULL, attempts INTEGER NOT NULL,
-    next_at REAL NOT NULL, error TEXT NOT NULL, UNIQUE (message, channel)
-) STRICT;
-CREATE TABLE IF NOT EXISTS silence (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, until REAL NOT NULL, data BLOB NOT NULL
-) STRICT;
-"""
+from sandbox_console.service.alerts.database import AlertDatabase
 
 
 class LastMessage(Struct, frozen=True):
@@ -101,31 +67,26 @@ class AlertStore:
     """The file. Methods block and may be called on any thread; each raises ConsoleError if it cannot be used."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._db: sqlite3.Connection | None = None
+        self._database = AlertDatabase(folder)
 
     @property
     def path(self) -> Path:
         """Where the file is."""
-        return self._folder / FILE
+        return self._database.path
 
     def exists(self) -> bool:
         """Whether there is a file, so whether rules were ever watched or silenced here."""
-        return self.path.exists()
+        return self._database.exists()
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+        self._database.close()
 
     # What the rules found
 
     def commit(self, changes: Changes, now: float) -> None:
         """Write one tick, all of it or nothing."""
-        with self._transaction() as db:
+        with self._database.transaction() as db:
             [number] = db.execute("SELECT coalesce(max(changed), 0) + 1 FROM alert").fetchone()
             for id_, alert in changes.alerts.items():
                 _put_alert(db, id_, alert, number)
@@ -162,7 +123,7 @@ class AlertStore:
         """The alerts that changed after this number, and the number to give the next time; 0 for all that fire."""
         if not self.exists():
             return number, []
-        with self._reading() as db:
+        with self._database.reading() as db:
             [newest] = db.execute("SELECT coalesce(max(changed), 0) FROM alert").fetchone()
         if newest == number:
             return number, []
@@ -175,27 +136,27 @@ class AlertStore:
 
     def recorded(self, alert: Alert) -> None:
         """Note that an alert's state is in the audit log."""
-        with self._transaction() as db:
+        with self._database.transaction() as db:
             db.execute("UPDATE alert SET recorded = ? WHERE id = ?", (alert.state, alert.id))
 
     def _last_messages(self) -> dict[Key, LastMessage]:
         """The last message about each rule and subject."""
-        rows = self._rows("SELECT rule, subject, alert, at, kept FROM told")
+        rows = self._database.rows("SELECT rule, subject, alert, at, kept FROM told")
         return {(rule, subject): LastMessage(alert, at, kept) for rule, subject, alert, at, kept in rows}
 
     def _hits(self) -> dict[Key, Hits]:
         """What the rules have counted."""
-        rows = self._rows("SELECT rule, subject, data FROM hits")
+        rows = self._database.rows("SELECT rule, subject, data FROM hits")
         return {(rule, subject): msgspec.json.decode(data, type=Hits) for rule, subject, data in rows}
 
     def _places(self) -> dict[Key, Any]:
         """How far each source was read."""
-        rows = self._rows("SELECT source, subject, data FROM place")
+        rows = self._database.rows("SELECT source, subject, data FROM place")
         return {(source, subject): msgspec.json.decode(data) for source, subject, data in rows}
 
     def _begin_rules(self, digests: Mapping[str, str], now: float) -> dict[str, float]:
         """Since when each rule is watched as it is written now. What happened before does not concern it."""
-        with self._transaction() as db:
+        with self._database.transaction() as db:
             known = {
                 name: (digest, since) for name, digest, since in db.execute("SELECT name, digest, since FROM rule")
             }
@@ -210,7 +171,7 @@ class AlertStore:
 
     def forget(self, before: float) -> None:
         """Remove alerts that ended, and silences that ran out, before a time."""
-        with self._transaction() as db:
+        with self._database.transaction() as db:
             db.execute("DELETE FROM alert WHERE state = 'resolved' AND ended < ? AND recorded = state", (before,))
             db.execute("DELETE FROM told WHERE at < ?", (before,))
             db.execute("DELETE FROM silence WHERE until < ?", (before,))
@@ -227,12 +188,12 @@ class AlertStore:
 
     def next_due(self, channel: str) -> float | None:
         """When the next message for a channel is tried; None if there is none."""
-        rows = self._rows("SELECT min(next_at) FROM delivery WHERE channel = ?", channel)
+        rows = self._database.rows("SELECT min(next_at) FROM delivery WHERE channel = ?", channel)
         return rows[0][0] if rows else None
 
     def delivered(self, delivery: Delivery) -> None:
         """A message has arrived, or is given up."""
-        with self._transaction() as db:
+        with self._database.transaction() as db:
             db.execute(
                 "DELETE FROM delivery WHERE message = ? AND channel = ?", (delivery.message.id, delivery.channel)
             )
@@ -240,7 +201,7 @@ class AlertStore:
 
     def failed(self, delivery: Delivery) -> None:
         """A message has not arrived: keep when it is tried again, and why."""
-        with self._transaction() as db:
+        with self._database.transaction() as db:
             row = (delivery.attempts, delivery.next_at, delivery.error, delivery.message.id, delivery.channel)
             db.execute(
                 "UPDATE delivery SET attempts = ?, next_at = ?, error = ? WHERE message = ? AND channel = ?", row
@@ -250,7 +211,7 @@ class AlertStore:
 
     def silence(self, rule: str, sandbox: str, until: float, by: str, reason: str, now: float) -> Silence:
         """Add a silence. One for the same rule and sandboxes that is in force lasts longer instead."""
-        with self._transaction() as db:
+        with self._database.transaction() as db:
             rows = db.execute("SELECT id, data FROM silence WHERE until > ? ORDER BY id", (now,)).fetchall()
             made = Silence(0, rule, sandbox, until, by, reason, now)
             for id_, data in rows:
@@ -267,20 +228,18 @@ class AlertStore:
         """Remove a silence. Raises NotFound."""
         for silence in self.silences(0.0):
             if silence.id == id_:
-                with self._transaction() as db:
+                with self._database.transaction() as db:
                     db.execute("DELETE FROM silence WHERE id = ?", (id_,))
                 return silence
         raise NotFound(f"there is no silence {id_}", hint="sandbox-console alerts silence lists them")
 
     def silences(self, now: float) -> list[Silence]:
         """The silences that are in force at a time."""
-        rows = self._rows("SELECT id, data FROM silence WHERE until > ? ORDER BY id", now)
+        rows = self._database.rows("SELECT id, data FROM silence WHERE until > ? ORDER BY id", now)
         return [msgspec.structs.replace(msgspec.json.decode(data, type=Silence), id=id_) for id_, data in rows]
 
-    # The file
-
     def _alerts(self, where: str, *values: Any) -> list[Alert]:
-        rows = self._rows(f"SELECT data FROM alert WHERE {where}", *values)  # noqa: S608 - ours
+        rows = self._database.rows(f"SELECT data FROM alert WHERE {where}", *values)  # noqa: S608 - ours
         return [msgspec.json.decode(data, type=Alert) for (data,) in rows]
 
     def _deliveries(self, where: str, *values: Any) -> list[Delivery]:
@@ -290,64 +249,8 @@ class AlertStore:
         )
         return [
             Delivery(msgspec.json.decode(data, type=AlertMessage), channel, attempts, next_at, error)
-            for data, channel, attempts, next_at, error in self._rows(sql, *values)
+            for data, channel, attempts, next_at, error in self._database.rows(sql, *values)
         ]
-
-    def _rows(self, sql: str, *values: Any) -> Sequence[tuple[Any, ...]]:
-        if not self.exists():
-            return []
-        with self._reading() as db:
-            return db.execute(sql, values).fetchall()
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                yield self._opened()
-            except (sqlite3.Error, OSError, msgspec.MsgspecError) as error:
-                raise self._unusable(error) from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._reading() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._db is None:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.path.lexists(self.path) and not stat.S_ISREG(self.path.lstat().st_mode):
-                leave_damaged(self.path, "it is not a file")
-            try:
-                self._db = self._connected()
-            except sqlite3.DatabaseError as error:
-                if error.sqlite_errorcode & 0xFF not in _DAMAGE:
-                    raise
-                leave_damaged(self.path, str(error))
-                self._db = self._connected()
-        return self._db
-
-    def _connected(self) -> sqlite3.Connection:
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
-            db.executescript(_SCHEMA)
-        except sqlite3.Error:
-            db.close()
-            raise
-        return db
-
-    def _unusable(self, error: Exception) -> ConsoleError:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        return ConsoleError(f"the alerts in {self.path} cannot be used: {reason}", hint="see the disk: df")
 
 
 def _put_alert(db: sqlite3.Connection, id_: str, alert: Alert | None, number: int) -> None:

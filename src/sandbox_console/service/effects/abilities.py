@@ -17,23 +17,25 @@ from sandbox_console.model.action import (
     Download,
     Fork,
     Forward,
-    HostAction,
     InnerAction,
-    LoadImage,
     Permit,
-    PruneImages,
-    PullImage,
     Quarantine,
     Release,
-    RemoveImage,
-    RemoveSnapshot,
     Rename,
-    RestoreSnapshot,
-    SaveImage,
     TakeSnapshot,
     Upload,
 )
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import (
+    HostAction,
+    LoadImage,
+    PruneImages,
+    PullImage,
+    RemoveImage,
+    RemoveSnapshot,
+    RestoreSnapshot,
+    SaveImage,
+)
 from sandbox_console.model.log import Stream
 from sandbox_console.service.effects.attachment import watch
 from sandbox_console.service.effects.call import Call

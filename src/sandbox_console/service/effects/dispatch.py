@@ -22,22 +22,15 @@ from sandbox_console.model.action import (
     Fork,
     Forward,
     Kill,
-    LoadImage,
     OpenShell,
     Pause,
     Permit,
-    PruneImages,
-    PullImage,
     Quarantine,
     Release,
     Remove,
-    RemoveImage,
-    RemoveSnapshot,
     Rename,
     Restart,
-    RestoreSnapshot,
     Resume,
-    SaveImage,
     Start,
     Stop,
     TakeSnapshot,
@@ -48,6 +41,15 @@ from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.drift import MADE, drifted
 from sandbox_console.model.egress import EgressRule
+from sandbox_console.model.host_action import (
+    LoadImage,
+    PruneImages,
+    PullImage,
+    RemoveImage,
+    RemoveSnapshot,
+    RestoreSnapshot,
+    SaveImage,
+)
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.effects.abilities import inner, on_host

@@ -28,6 +28,7 @@ from sandbox_console.service import config_file
 from sandbox_console.service.config_reload import ConfigReload
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.description import origin
+from sandbox_console.service.gate.local_change import not_everybodys
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault
 
@@ -151,6 +152,8 @@ class SecretDefinitions:
 
     def _refusal(self, verb: str, *, agreed: bool) -> Denied | None:
         rules = self._rules()
+        if refusal := not_everybodys():
+            return refusal
         if rules.read_only:
             return Denied("the console is read-only", rule="policy.read_only", hint="start it without --read-only")
         if verb in rules.deny:

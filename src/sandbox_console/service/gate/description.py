@@ -8,9 +8,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.model.action import Action, ChangeEgress, Create, Exec, HostAction, OpenShell, Update
+from sandbox_console.model.action import (
+    Action,
+    ChangeEgress,
+    Create,
+    Exec,
+    OpenShell,
+    Update,
+)
 from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import EgressRule
+from sandbox_console.model.host_action import HostAction
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.trace import caller_trace

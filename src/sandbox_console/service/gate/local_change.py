@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from sandbox_console.errors import ConsoleError, Denied
+from sandbox_console.model.access import access
 from sandbox_console.model.audit import Outcome
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.description import origin
@@ -19,12 +20,12 @@ async def local_change(
 ) -> T:
     """Act, with an attempt and its outcome in the audit log.
 
-    Raises Denied if the console is ``read_only``, AuditUnavailable, and what ``act`` raises.
+    Raises Denied if the console is ``read_only`` or if the person may not change what concerns everybody,
+    AuditUnavailable, and what ``act`` raises.
     """
     journal = await audit_log.journal()
     body = {"origin": origin(), **body}
-    if read_only:
-        refusal = Denied("this console is read-only", rule="policy.read_only")
+    if refusal := not_everybodys() or (read_only and Denied("this console is read-only", rule="policy.read_only")):
         denial = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
         refusal.audit_id = await journal.refuse(verb, "", "", body, Outcome.DENIED, denial)
         raise refusal
@@ -40,3 +41,20 @@ async def local_change(
         raise
     finally:
         await journal.finish(permit, outcome, (time.monotonic_ns() - began) // 1000, end)
+
+
+def not_everybodys() -> Denied | None:
+    """Why whoever acts may not change what concerns everybody: only an admin who sees everything may."""
+    rights = access()
+    if rights.role == "admin" and not rights.labels:
+        return None
+    return Denied(f"you are {rights.described}: this concerns everybody, and is for admins", rule="role")
+
+
+async def refuse_files(audit_log: AuditLog) -> NoReturn:
+    """Record that a person wanted files of the server's machine, and raise Denied."""
+    refusal = Denied("files of the server's machine are for admins", rule="role")
+    journal = await audit_log.journal()
+    denial = {"code": refusal.code, "error": refusal.message, "rule": refusal.rule}
+    refusal.audit_id = await journal.refuse("host-files", "", "", {"origin": origin()}, Outcome.DENIED, denial)
+    raise refusal

@@ -16,19 +16,18 @@ from sandbox_console.backends.abilities import ListsQuickly
 from sandbox_console.backends.base import Backend
 from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
+from sandbox_console.model.access import access
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Lookup, LookupResult, host_label
-from sandbox_console.service.reads.waiting import Answer, made_by
+from sandbox_console.service.reads.scope import scoped, shown
+from sandbox_console.service.reads.waiting import Answer, in_parts, made_by
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless it is configured."""
-
-_AWAKE_S = 0.2
-"""How long to wait for a backend that did not answer last time before the others are shown without it."""
 
 Remember = Callable[[Key, str], Awaitable[bool]]
 
@@ -48,7 +47,7 @@ class Fleet:
         self.holds: Holds | None = None
         """The sandboxes in quarantine, which lists show."""
         self._timeouts = dict(timeouts or {})
-        self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
+        self._backends = {(backend.name, backend.host): scoped(permitted(backend)) for backend in backends}
         self._opened: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._closed = False
 
@@ -116,24 +115,10 @@ class Fleet:
         Each part names those that have not answered yet.
         """
         requests = {key: asyncio.create_task(self.ask(*key)) for key in self._of(backend)}
-        answered: set[Key] = set()
-        try:
-            likely = [task for key, task in requests.items() if not self.names.of(key).silent]
-            await asyncio.wait(likely or requests.values(), timeout=patience_s)
-            await asyncio.wait(requests.values(), timeout=min(patience_s, _AWAKE_S))
-            while len(answered) < len(requests):
-                new = [key for key, task in requests.items() if key not in answered and task.done()]
-                answered.update(new)
-                answers = [requests[key].result() for key in new]
-                part = [sandbox for sandboxes, _ in answers for sandbox in sandboxes], [health for _, health in answers]
-                yield part, [key for key in requests if key not in answered]
-                waiting = [task for key, task in requests.items() if key not in answered]
-                if waiting:
-                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in requests.values():
-                task.cancel()
-            await asyncio.gather(*requests.values(), return_exceptions=True)
+        async with aclosing(in_parts(self.names, requests, patience_s)) as parts:
+            async for answers, waiting in parts:
+                sandboxes = [sandbox for some, _ in answers for sandbox in some]
+                yield (sandboxes, [health for _, health in answers]), waiting
 
     async def health(self) -> Sequence[BackendHealth]:
         """Query every backend."""
@@ -149,6 +134,15 @@ class Fleet:
             for task in requests.values():
                 task.cancel()
             await asyncio.gather(*requests.values(), return_exceptions=True)
+
+    async def healths_as_answered(
+        self, keys: Sequence[Key], patience_s: float
+    ) -> AsyncGenerator[tuple[Sequence[BackendHealth], Sequence[Key]], None]:
+        """Like ``healths``, in parts as in ``as_answered``."""
+        requests = {key: asyncio.create_task(self._health(*key)) for key in keys}
+        async with aclosing(in_parts(self.names, requests, patience_s)) as parts:
+            async for part in parts:
+                yield part
 
     async def choose(self, requested: str, default: str) -> Key:
         """Where to make a sandbox: ``asked`` (a name or name/host), else the default, else the first that answers.
@@ -193,6 +187,8 @@ class Fleet:
 
     def known_of(self, file: str, backend: str = "") -> list[str]:
         """The names of what ``up`` made of a file, as each host last listed them. No host is asked."""
+        if access().labels:  # what was listed tells no labels
+            return []
         return sorted({name for key in self._of(backend) for name in self.names.of(key).made_by(file)})
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
@@ -213,6 +209,8 @@ class Fleet:
 
     async def holders(self, name: str) -> list[BackendHealth]:
         """The hosts that had a name when they last answered and that do not answer now."""
+        if access().labels:
+            return []
         keys = [key for key in self._backends if self.names.of(key).holds(name)]
         answers = await asyncio.gather(*(self.ask(*key, brief=True) for key in keys))
         return [health for _, health in answers if not health.ok]
@@ -226,7 +224,7 @@ class Fleet:
         return self._timeouts.get(key, ANSWER_S)
 
     async def ask(self, name: str, host: str, *, brief: bool = False) -> Answer:
-        """One host's sandboxes and its health.
+        """One host's sandboxes, as far as the acting person may see them, and its health.
 
         ``brief`` returns them as the provider lists them, without details; a host that lists them counts as healthy.
         """
@@ -238,7 +236,7 @@ class Fleet:
             self.names.listed((name, host), answer[0], began)
         elif answer[1].silent:
             self.names.fell_silent((name, host))
-        return answer
+        return shown(answer[0]), answer[1]
 
     def _of(self, backend: str) -> list[Key]:
         keys = [key for key in self._backends if not backend or key[0] == backend]

@@ -26,6 +26,7 @@ from sandbox_console.service.reads.shared_folders import SharedFolders
 ASKED_S = 1.0
 """How long a backend may take to name its guests' folders before its last answer is used instead."""
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - files are made there with random names, and only their owner may rename
+_ANOTHER = "name another folder, or set policy.home_workspace = true"
 _APART = "a sandbox could change what the console does, and what it has recorded"
 
 
@@ -34,12 +35,14 @@ class OwnFolders(Struct, frozen=True):
 
     ``home`` says that a home folder and one for temporary files may be shared. ``used`` are those that the console runs
     or reads: they must not be a workspace either, but the console does not end if another tool uses one as such.
+    ``private`` are the user's keys and programs, and what engines are made of.
     """
 
     state: Path
     places: tuple[tuple[str, Path], ...] = ()
     home: bool = False
     used: tuple[tuple[str, Path], ...] = ()
+    private: tuple[tuple[str, Path], ...] = ()
 
 
 class FolderGuard:
@@ -100,11 +103,11 @@ class FolderGuard:
                 await self.refresh(backend, host)
 
     async def remember(self, backend: str, host: str, folder: str) -> None:
-        """Remember a folder that is about to become a guest's."""
+        """Remember a folder that is about to become a guest's, or that a sandbox had until now."""
         await asyncio.to_thread(self._remember, f"{backend}/{host}", folder)
 
     def _remember(self, key: str, folder: str) -> None:
-        shared_folders.change(self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]})
+        shared_folders.change(self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}, [folder])
         keep_temporary_files_apart(self._own.state, SharedFolders({key: [folder]}))
 
     async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
@@ -136,6 +139,8 @@ def planted(folder: str, known: SharedFolders) -> str:
     try:
         with find(folder, known.ground()) as found:
             root = found.folder.root
+            if root is not None and root.removed:  # no guest is left that could exchange it
+                return ""
     except Conflict as error:
         return f"{error.message}: {error.hint}"
     except OSError:  # the backend reports missing folders
@@ -148,25 +153,37 @@ def workspace_problem(folder: str, own: OwnFolders) -> str:
     """Why a folder must not be given to sandboxes; empty if nothing is wrong with it."""
     known = mounts.read()
     theirs = list(mounts.spots(folder, known))
-    for what, guarded in own.places:
-        if mounts.overlap(theirs, mounts.spots(str(guarded), known)):
-            return f"{folder} is, contains or is inside {guarded}, {what}: {_APART}"
-    if not own.home:
-        for home in _homes():
-            if _holds(theirs, mounts.spots(home, known)):
-                return (
-                    f"{folder} is or contains the home folder {home}, with keys and programs of yours: name a folder "
-                    "in it, or set policy.home_workspace = true"
-                )
-        for temporary in _temporary():
-            if _holds(theirs, mounts.spots(temporary, known)):
-                return (
-                    f"{folder} is or contains {temporary}, where programs of yours keep sockets (tmux, ssh-agent): "
-                    "name a folder in it, or set policy.home_workspace = true"
-                )
-    for what, guarded in own.used:
-        if mounts.overlap(theirs, mounts.spots(str(guarded), known)):
-            return f"{folder} is, contains or is inside {guarded}, {what}: {_APART}"
+    return (
+        _touches(folder, theirs, own.places, known, _APART)
+        or ("" if own.home else _too_wide(folder, theirs, known))
+        or _touches(folder, theirs, own.used, known, _APART)
+        or _touches(folder, theirs, own.private, known, _ANOTHER)
+    )
+
+
+def _touches(
+    folder: str, theirs: list[mounts.Spot], guarded: Iterable[tuple[str, Path]], known: list[mounts.Mount], why: str
+) -> str:
+    for what, path in guarded:
+        if mounts.overlap(theirs, mounts.spots(str(path), known)):
+            return f"{folder} is, contains or is inside {path}, {what}: {why}"
+    return ""
+
+
+def _too_wide(folder: str, theirs: list[mounts.Spot], known: list[mounts.Mount]) -> str:
+    """Whether it contains a whole home folder, or the folder for temporary files."""
+    for home in _homes():
+        if _holds(theirs, mounts.spots(home, known)):
+            return (
+                f"{folder} is or contains the home folder {home}, with keys and programs of yours: name a folder "
+                "in it, or set policy.home_workspace = true"
+            )
+    for temporary in _temporary():
+        if _holds(theirs, mounts.spots(temporary, known)):
+            return (
+                f"{folder} is or contains {temporary}, where programs of yours keep sockets (tmux, ssh-agent): "
+                "name a folder in it, or set policy.home_workspace = true"
+            )
     return ""
 
 
@@ -198,15 +215,15 @@ def keep_temporary_files_apart(state: Path, known: SharedFolders) -> None:
     usual = tempfile.gettempdir()
     if not folders or not _writable_by_guests(usual, known):
         return
-    others = (place for place in _TEMPORARY if Path(place).is_dir() and not _writable_by_guests(place, known))
-    place = next(others, None) or str(state / "tmp")
-    if place == str(state / "tmp"):
-        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
-    tempfile.tempdir = os.environ["TMPDIR"] = place
+    others = (folder for folder in _TEMPORARY if Path(folder).is_dir() and not _writable_by_guests(folder, known))
+    folder = next(others, None) or str(state / "tmp")
+    if folder == str(state / "tmp"):
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = folder
 
 
-def _writable_by_guests(place: str, known: SharedFolders) -> bool:
-    return bool(_lies_in(place, known.all) or led_by(Path(place), known.ground()))
+def _writable_by_guests(folder: str, known: SharedFolders) -> bool:
+    return bool(_lies_in(folder, known.all) or led_by(Path(folder), known.ground()))
 
 
 def besides_homes(known: SharedFolders) -> SharedFolders:
@@ -230,9 +247,9 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
         "keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME; "
         f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
     )
-    for what, guarded in own.places:
+    for label, guarded in own.places:
         if root := _lies_in(str(guarded), folders) or led_by(guarded, guest_folders):
-            raise ConfigError(f"{guarded}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
+            raise ConfigError(f"{guarded}, {label}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
 
 
 def _lies_in(guarded: str, folders: Iterable[str]) -> str:

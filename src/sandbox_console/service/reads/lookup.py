@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from sandbox_console.errors import Ambiguous, BackendUnreachable, ConsoleError, NotFound, UsageError
+from sandbox_console.model.access import access
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.reads.known_names import ID_PREFIX, Key
 from sandbox_console.service.reads.waiting import GRACE_S, Answer, Hosts, ask_all
@@ -151,6 +152,8 @@ class Lookup:
         return answer[1] if answer else BackendHealth(*key, HealthState.UNREACHABLE, "it did not answer last time")
 
     def _doubts(self, scope: Sequence[Key], name: str) -> list[BackendHealth]:
+        if access().labels:  # what a silent host had may be somebody else's
+            return []
         silent = [(key, self._answers[key][1]) for key in scope if key in self._answers]
         return [health for key, health in silent if not health.ok and self._may_hold(key, health, name)]
 

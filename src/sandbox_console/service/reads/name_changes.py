@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action, Create, Fork, Remove, Rename, RestoreSnapshot, Update, place_of
+from sandbox_console.model.action import (
+    Action,
+    Create,
+    Fork,
+    Remove,
+    Rename,
+    Update,
+    place_of,
+)
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
+from sandbox_console.model.host_action import RestoreSnapshot
 from sandbox_console.model.spec import MADE_BY
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.reads.known_names import Key, KnownNames

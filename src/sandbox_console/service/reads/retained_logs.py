@@ -24,6 +24,7 @@ from sandbox_console.hostfs.own_files import NOT_OURS, leave_damaged, open_own
 from sandbox_console.logs.read_position import Reading, ReadPosition
 from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.service.reads.visible_records import VisibleRecords
 
 _FRAME = struct.Struct(">qBI")
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -48,8 +49,10 @@ class RetainedLog(Struct, frozen=True):
 class Retained:
     """The kept logs of one state folder. Its methods that touch the disk run in a thread."""
 
-    def __init__(self, folder: Path, total_bytes: int, each_bytes: int) -> None:
+    def __init__(self, folder: Path, total_bytes: int, each_bytes: int, visible: VisibleRecords | None = None) -> None:
+        """``visible`` says what whoever asks may see; without it, that is everything."""
         self.problem = ""
+        self._visible = visible
         self._folder = folder
         self._total = total_bytes
         self._half = max(each_bytes // 2, 1)
@@ -72,9 +75,10 @@ class Retained:
                 self.problem = f"logs are not kept: {error.strerror or error}"
 
     async def listing(self) -> list[RetainedLog]:
-        """All kept logs, the newest first. A failing disk is reported in ``problem``."""
+        """All kept logs that whoever asks may see, the newest first. A failing disk is reported in ``problem``."""
         try:
-            return await asyncio.to_thread(self._listing)
+            every = await asyncio.to_thread(self._listing)
+            return await self._visible.of_sandboxes(every, lambda log: log.ref) if self._visible else every
         except OSError as error:
             self.problem = f"kept logs cannot be read: {error.strerror or error}"
             return []

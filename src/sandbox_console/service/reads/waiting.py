@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
 from sandbox_console.model.spec import MADE_BY
 from sandbox_console.service.reads.known_names import Key, KnownNames
 
+T = TypeVar("T")
+
 GRACE_S = 0.3
 """How long to wait for hosts that are not known to have what is looked for. It is longer than a list takes."""
+
+AWAKE_S = 0.2
+"""How long to wait for a host that did not answer last time before the others are shown without it."""
 
 Answer = tuple[Sequence[Sandbox], BackendHealth]
 Patience = Callable[[Mapping[Key, Answer], Sequence[Key]], float | None]
@@ -47,6 +52,31 @@ async def ask_all(hosts: Hosts, keys: Sequence[Key], patience: Patience) -> dict
             task.cancel()
         await asyncio.gather(*requests.values(), return_exceptions=True)
     return answers
+
+
+async def in_parts(
+    names: KnownNames, requests: Mapping[Key, asyncio.Task[T]], patience_s: float
+) -> AsyncGenerator[tuple[list[T], list[Key]], None]:
+    """What hosts answer, in parts: those that answer within ``patience_s`` seconds, then the others as they arrive.
+
+    Each part names the hosts that have not answered yet. The tasks never raise; those left at the end are cancelled.
+    """
+    answered: set[Key] = set()
+    try:
+        likely = [task for key, task in requests.items() if not names.of(key).silent]
+        await asyncio.wait(likely or requests.values(), timeout=patience_s)
+        await asyncio.wait(requests.values(), timeout=min(patience_s, AWAKE_S))
+        while len(answered) < len(requests):
+            new = [key for key, task in requests.items() if key not in answered and task.done()]
+            answered.update(new)
+            yield [requests[key].result() for key in new], [key for key in requests if key not in answered]
+            waiting = [task for key, task in requests.items() if key not in answered]
+            if waiting:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in requests.values():
+            task.cancel()
+        await asyncio.gather(*requests.values(), return_exceptions=True)
 
 
 async def made_by(

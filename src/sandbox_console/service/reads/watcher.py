@@ -10,10 +10,12 @@ from msgspec import structs
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.access import limited_to, process_access
 from sandbox_console.model.event import Changed, Event, HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.masking import Masking
+from sandbox_console.service.reads.scope import shown_event
 from sandbox_console.service.reads.stats_sweep import Sweep
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
@@ -42,7 +44,8 @@ class Watcher:
     def start(self) -> None:
         """Watch every backend. Does nothing if already watching."""
         if not self._tasks:
-            self._tasks = [asyncio.create_task(self._watch(*key)) for key in self._fleet.keys]
+            with limited_to(process_access):  # whoever is the first to ask
+                self._tasks = [asyncio.create_task(self._watch(*key)) for key in self._fleet.keys]
 
     async def close(self) -> None:
         """Stop."""
@@ -60,7 +63,8 @@ class Watcher:
                     if isinstance(event, Listed):
                         self._fleet.names.listed((name, host), event.sandboxes, time.time() - _LISTED_S)
                     await self._masking.ready()
-                    self._publish(self._masking.event(self._marked(event)))
+                    shown = shown_event(event, process_access())
+                    self._publish(self._masking.event(self._marked(shown)))
                 reason = "its event stream ended"
             except ConsoleError as error:
                 reason = error.message

@@ -15,15 +15,16 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from sandbox_console.backends.base import PassedShell
+from sandbox_console.backends.base import PassableTerminal, PassedShell, Terminal
 from sandbox_console.background_process import ProcessFolder, start_detached
-from sandbox_console.errors import Ambiguous, BackendError, Conflict, NotFound
+from sandbox_console.errors import Ambiguous, BackendError, Conflict, NotFound, Unsupported
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.kept_shell import KeptShell, Viewer, free_name
 from sandbox_console.model.sandbox import SandboxRef, parse_ref
 from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import ShellOptions
+from sandbox_console.service.reads.visible_records import VisibleRecords
 from sandbox_console.service.sessions.held_terminal import HeldTerminal
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord, ShellRecords
@@ -43,17 +44,20 @@ class KeptShells:
     """The kept shells of one state folder, whichever console opened them."""
 
     def __init__(
-        self, records: ShellRecords, shell: ShellOptions, lost: LostShells, actor: str, options: Sequence[str]
-    ) -> None:
+        self, records: ShellRecords, shell: ShellOptions, lost: LostShells, actor: str, options: Sequence[str],
+        visible: VisibleRecords,
+    ) -> None:  # fmt: skip
         """``options`` are those of the command line by which another process finds the same configuration."""
         self.options, self._records, self._lost, self._actor = shell, records, lost, actor
         self._options = list(options)
+        self._visible = visible
 
     async def list(self) -> list[KeptShell]:
-        """All of them, the oldest first, each asked for its state."""
+        """All of sandboxes that whoever asks may see, the oldest first, each asked for its state."""
         found = await asyncio.to_thread(lambda: list(self._records.kept()))
         shells = await asyncio.gather(*(asyncio.to_thread(self._look, id_, one) for id_, one in found))
-        return sorted((one for one in shells if one is not None), key=lambda one: one.began)
+        there = await self._visible.of_sandboxes((one for one in shells if one is not None), lambda one: one.ref)
+        return sorted(there, key=lambda one: one.began)
 
     async def find(self, name: str) -> KeptShell:
         """The one with this name or id. Raises NotFound, Ambiguous."""
@@ -216,3 +220,12 @@ def _with_state(shell: KeptShell, state: Mapping[str, Any]) -> KeptShell:
         bytes_out=int(state["bytes"]["out"]),
         viewers=tuple(Viewer(str(one["actor"]), bool(one["read_only"])) for one in state["viewers"]),
     )  # fmt: skip
+
+
+def passed_on(record: HeldRecord | None, terminal: Terminal) -> tuple[HeldRecord, PassedShell]:
+    """The record and the shell that its holder gets. Raises BackendError, Unsupported."""
+    if record is None:
+        raise BackendError("the shell cannot be kept: its record cannot be written", hint="free some space")
+    if not isinstance(terminal, PassableTerminal):
+        raise Unsupported("the shell cannot be kept: the backend cannot pass it on")
+    return record, terminal.passed()

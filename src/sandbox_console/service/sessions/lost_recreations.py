@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError
+from sandbox_console.model.access import full, limited_to
 from sandbox_console.model.action import Permit
 from sandbox_console.model.cancellation import run_to_completion, shielded
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
@@ -69,7 +70,8 @@ class LostRecreations:
         if self._read_only():
             return 0
         if self._looking is None:
-            self._looking = asyncio.create_task(self._settle_all())
+            with limited_to(full):
+                self._looking = asyncio.create_task(self._settle_all())
         return await shielded(self._looking)
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from sandbox_console.backends.abilities import EndsLostShells
 from sandbox_console.crash_guard import guard
 from sandbox_console.errors import AuditUnavailable, BackendUnreachable, ConsoleError, NotFound
+from sandbox_console.model.access import full, limited_to
 from sandbox_console.model.action import Permit
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.gate.audit_log import AuditLog
@@ -62,7 +63,8 @@ class LostShells:
     def look(self) -> asyncio.Task[int]:
         """Start looking, once. The task returns how many were ended."""
         if self._looking is None:
-            self._looking = asyncio.create_task(self._end_all())
+            with limited_to(full):
+                self._looking = asyncio.create_task(self._end_all())
         return self._looking
 
     def passed_on(self, record: HeldRecord) -> None:

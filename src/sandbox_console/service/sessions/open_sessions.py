@@ -20,10 +20,13 @@ _CLOSE_S = 2.0
 
 
 class OpenSessions:
-    """The open sessions. Those of a sandbox in quarantine are ended automatically."""
+    """The open sessions. Those of a sandbox in quarantine, or that may no longer be entered, are ended."""
 
-    def __init__(self, holds: Holds, end_kept: Callable[[SandboxRef], Awaitable[int]]) -> None:
-        self._holds, self._end_kept = holds, end_kept
+    def __init__(
+        self, holds: Holds, end_kept: Callable[[SandboxRef], Awaitable[int]],
+        may_enter: Callable[[SandboxRef], Awaitable[bool]],
+    ) -> None:  # fmt: skip
+        self._holds, self._end_kept, self._may_enter = holds, end_kept, may_enter
         self._shells: set[ShellSession] = set()
         self._operations: set[Operation] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -88,7 +91,7 @@ class OpenSessions:
                 return
             await asyncio.to_thread(self._holds.all)
             for ref in refs:
-                if ref is not None and self._holds.holding(ref):
+                if ref is not None and (self._holds.holding(ref) or not await self._may_enter(ref)):
                     await self._end_own(ref)  # the console that made the quarantine has ended the kept ones
 
 

@@ -14,17 +14,13 @@ from sandbox_console.model.action import (
     Exec,
     Fork,
     Forward,
-    PruneImages,
-    PullImage,
     Remove,
-    RemoveImage,
-    RemoveSnapshot,
     Rename,
-    RestoreSnapshot,
     TakeSnapshot,
     Update,
     ref_of,
 )
+from sandbox_console.model.host_action import PruneImages, PullImage, RemoveImage, RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.secret import shown_env
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS

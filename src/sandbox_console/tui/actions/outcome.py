@@ -8,8 +8,16 @@ from collections.abc import Sequence
 from msgspec import convert
 from textual.content import Content
 
-from sandbox_console.model.action import Action, Commit, Fork, PruneImages, Quarantine, Rename, TakeSnapshot
+from sandbox_console.model.action import (
+    Action,
+    Commit,
+    Fork,
+    Quarantine,
+    Rename,
+    TakeSnapshot,
+)
 from sandbox_console.model.guest import PathChange
+from sandbox_console.model.host_action import PruneImages
 from sandbox_console.model.quarantine import Step
 from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult

@@ -82,11 +82,13 @@ class EgressRow(ListRow):
             host, port = split_target(typed)
         except UsageError as error:
             return Content.styled(clean(error.message, cap=200), "$text-error")
-        said = self._would_pass(self.entries, host, port)
-        if said.allowed:
-            return Content.assemble((f"● port {port} passes by ", "$text-success"), (clean(said.rule, cap=100), "bold"))
-        why = said.hint or REASONS.get(said.reason, said.reason)
-        return Content.assemble((f"✕ port {port} is denied: ", "$text-error"), (clean(why, cap=200), ""))
+        verdict = self._would_pass(self.entries, host, port)
+        if verdict.allowed:
+            return Content.assemble(
+                (f"● port {port} passes by ", "$text-success"), (clean(verdict.rule, cap=100), "bold")
+            )
+        reason = verdict.hint or REASONS.get(verdict.reason, verdict.reason)
+        return Content.assemble((f"✕ port {port} is denied: ", "$text-error"), (clean(reason, cap=200), ""))
 
 
 class TestInput(LineInput):

@@ -115,14 +115,14 @@ class FormBody(VerticalScroll, inherit_bindings=False):
             if self._sandbox is not None:
                 yield Static(Content(sandbox_host(self._sandbox)))
                 return
-            places, kept = self._places, self._draft.place
+            places, kept = self._places, self._draft.host
             yield HostSelect([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
                          id="backend", prompt="no backend answers",
                          value=kept if kept and kept in places else places[0] if places else Select.NULL)  # fmt: skip
 
     def offer(self, places: Sequence[HostKey]) -> None:
         """Offer these places. The chosen one stays chosen, even while it does not answer."""
-        chosen = self.place
+        chosen = self.host
         offered = [*places, *([chosen] if chosen and chosen not in places else [])]
         if self._sandbox is not None or set(offered) == set(self._places):
             return
@@ -136,9 +136,9 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         """Return which fields cannot be changed, by reason."""
         labels: dict[str, list[str]] = {}
         for field in FIELDS:
-            if why := self._fixed.get(field.name):
-                labels.setdefault(why, []).append(field.label)
-        return plain("\n".join(f"Cannot be changed: {', '.join(names)}: {why}." for why, names in labels.items()))
+            if reason := self._fixed.get(field.name):
+                labels.setdefault(reason, []).append(field.label)
+        return plain("\n".join(f"Cannot be changed: {', '.join(names)}: {reason}." for reason, names in labels.items()))
 
     def on_mount(self) -> None:
         if self._fixed:
@@ -150,7 +150,7 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         return self.query(FormRow)
 
     @property
-    def place(self) -> HostKey | None:
+    def host(self) -> HostKey | None:
         """Where the sandbox is or will be, or None if no backend answers."""
         if self._sandbox is not None:
             return self._sandbox.ref.backend, self._sandbox.ref.host
@@ -191,8 +191,8 @@ class FormBody(VerticalScroll, inherit_bindings=False):
             return
         for section in self.query(FormSection):
             section.open_wrong()
-        held = next((index for index, row in enumerate(wrong) if row.has_focus_within), -1) if after else -1
-        self.focus_field(wrong[(held + 1) % len(wrong)].field.name)
+        focused = next((index for index, row in enumerate(wrong) if row.has_focus_within), -1) if after else -1
+        self.focus_field(wrong[(focused + 1) % len(wrong)].field.name)
 
     def focus_field(self, name: str) -> None:
         """Focus a field and scroll to it, also if its section was folded or others above it have just unfolded."""
@@ -210,6 +210,6 @@ class HostSelect(Select[HostKey], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "Show menu", show=False)]
 
 
-def _label(place: HostKey) -> str:
-    name, host = place
+def _label(key: HostKey) -> str:
+    name, host = key
     return name if host in ("local", "default") else f"{name} on {host}"

@@ -36,7 +36,7 @@ class Draft(NamedTuple):
     """
 
     texts: Mapping[str, str]
-    place: tuple[str, str] | None = None
+    host: tuple[str, str] | None = None
     at: float = 0.0
     left_out: Mapping[str, tuple[str, ...]] = {}
     note: str = ""
@@ -70,9 +70,9 @@ class DraftFile:
                     return draft
         return None
 
-    def write(self, texts: Mapping[str, str], place: tuple[str, str] | None, at: float, mask: Mask) -> Draft:
+    def write(self, texts: Mapping[str, str], host: tuple[str, str] | None, at: float, mask: Mask) -> Draft:
         """Replace the stored texts, and return what is stored of the new ones. Raises OSError."""
-        draft = without_secrets(texts, place, at, mask)
+        draft = without_secrets(texts, host, at, mask)
         if self._lock < 0:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._hold(self._folder / f"{self._key}-{random.token_hex(4)}.json")
@@ -104,7 +104,7 @@ class DraftFile:
         return True
 
 
-def without_secrets(texts: Mapping[str, str], place: tuple[str, str] | None, at: float, mask: Mask) -> Draft:
+def without_secrets(texts: Mapping[str, str], host: tuple[str, str] | None, at: float, mask: Mask) -> Draft:
     """Return a draft without texts that contain a known secret's value, or look as if they did.
 
     Of a table, such as the variables, only the entries concerned are left out.
@@ -122,7 +122,7 @@ def without_secrets(texts: Mapping[str, str], place: tuple[str, str] | None, at:
             left_out[name] = ()
         else:
             kept[name] = text
-    return Draft(kept, place, at, left_out)
+    return Draft(kept, host, at, left_out)
 
 
 def _may_hide(key: str, value: str | None, mask: Mask) -> bool:
@@ -165,14 +165,14 @@ def _read(path: Path) -> Draft | None:
     found = read_saved(path, lambda kept: isinstance(kept.get("texts"), dict))
     if not found:
         return None
-    texts, place, left_out = found["texts"], found.get("place"), found.get("left_out")
+    texts, host, left_out = found["texts"], found.get("place"), found.get("left_out")
     known = {name: text for name, text in texts.items() if name in BY_NAME and isinstance(text, str)}
     omitted = left_out.items() if isinstance(left_out, dict) else ()
-    told = {name: tuple(map(str, keys)) for name, keys in omitted if isinstance(keys, list)}
-    return Draft(known, _place(place), _time(found.get("at")), told)
+    omissions = {name: tuple(map(str, keys)) for name, keys in omitted if isinstance(keys, list)}
+    return Draft(known, _host(host), _time(found.get("at")), omissions)
 
 
-def _place(found: Any) -> tuple[str, str] | None:
+def _host(found: Any) -> tuple[str, str] | None:
     match found:
         case [str(backend), str(host)]:
             return backend, host

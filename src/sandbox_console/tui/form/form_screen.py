@@ -49,7 +49,7 @@ class FormScreen(FormBase):
     async def _checked(self, *, all_fields: bool) -> tuple[SandboxSpec, Mapping[str, str]]:
         """Read the form and show its problems. Returns the spec and all problems."""
         spec, problems = self.body.read()
-        if (where := self.body.place) is not None:
+        if (where := self.body.host) is not None:
             try:
                 self._able = await self._service.capabilities(*where)
                 found = await self._service.problems(spec, *where)
@@ -79,7 +79,7 @@ class FormScreen(FormBase):
 
     def _show_notes(self, spec: SandboxSpec) -> None:
         """Show where secrets and egress do not fit. For an edit, the plan shows it."""
-        where = self.body.place
+        where = self.body.host
         notes = self._service.secrets.notes(spec, *where) if self._sandbox is None and where else ()
         put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
 
@@ -88,7 +88,7 @@ class FormScreen(FormBase):
         if self._sandbox is not None:
             update = self._service.masking.action(Update(self._sandbox.ref, spec))
             return command_line(update, spec_of(self._sandbox)), self._service.masking.spec(spec)
-        backend, host = self.body.place or ("BACKEND", "HOST")
+        backend, host = self.body.host or ("BACKEND", "HOST")
         named = structs.replace(spec, name=spec.name or "NAME", image=spec.image or "IMAGE")
         command = command_line(self._service.masking.action(Create(named, backend, host)))
         return command, self._service.masking.spec(spec)
@@ -109,9 +109,9 @@ class FormScreen(FormBase):
 
     async def submit(self) -> None:
         spec, problems = await self._checked(all_fields=True)
-        where = self.body.place
+        where = self.body.host
         if where is None:
-            self.say("No backend answers: a sandbox cannot be created now.", error=True)
+            self.show_status("No backend answers: a sandbox cannot be created now.", error=True)
             return
         if problems:
             self.body.focus_problem()

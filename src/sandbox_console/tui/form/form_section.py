@@ -59,8 +59,8 @@ class FormSection(Collapsible):
             title.label = Content.assemble(*words)
 
     def _summary(self) -> str:
-        held = [f"{row.field.label.lower()} {_short(row.text)}" for row in self.rows if row.text]
-        return " · ".join(held) or "nothing set"
+        entries = [f"{row.field.label.lower()} {_short(row.text)}" for row in self.rows if row.text]
+        return " · ".join(entries) or "nothing set"
 
     def open_wrong(self) -> None:
         """Unfold the section if it has a problem."""

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Button
 
 from sandbox_console.errors import ConsoleError, Unsupported
-from sandbox_console.model.action import PullImage
+from sandbox_console.model.host_action import PullImage
 from sandbox_console.model.image import Image
 from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.model.spec_fields import Section
@@ -29,6 +29,7 @@ from sandbox_console.tui.form.image_row import ImageRow
 from sandbox_console.tui.form.kept_form import KeptForm
 from sandbox_console.tui.form.secret_dialog import SecretScreen
 from sandbox_console.tui.form.secrets_row import SecretsRow
+from sandbox_console.tui.text.formatting import error_words
 
 _DEFAULT_PORTS = {80, 443}
 _Dialog = Callable[[], Awaitable[HostChoice]]
@@ -73,14 +74,14 @@ class FormTools(KeptForm):
     async def _presets(self) -> HostChoice:
         path = self._service.reload.path if self._service.reload else find_paths().config_file
         presets, problem = await asyncio.to_thread(load_presets, path)
-        told = f"Yours are in {path.with_name('presets.toml')} (docs/egress.md has the format)."
+        note = f"Yours are in {path.with_name('presets.toml')} (docs/egress.md has the format)."
         if problem:
-            told = f"! Yours are not used: {problem}"
+            note = f"! Yours are not used: {problem}"
         offered = [
             (Entry(preset.title, f"{' '.join(preset.hosts)}  ({preset.source or 'no source'})"), preset.hosts)
             for preset in presets
         ]
-        return HostChoice("Add hosts from presets", told, offered)
+        return HostChoice("Add hosts from presets", note, offered)
 
     async def _denials(self) -> HostChoice:
         silent: list[str] = []
@@ -95,16 +96,16 @@ class FormTools(KeptForm):
         own = self._sandbox.ref if self._sandbox else None
         hosts = [one for one in feed.hosts() if one.denied or one.asker]
         hosts.sort(key=lambda one: (own not in one.refs, -one.denied_at))
-        told = "Denied so far, newest first" + (", this sandbox's own before the others'." if own else ".")
-        told = " ".join([told if hosts else "No sandbox was denied anything so far.", *silent])
-        return HostChoice("Add hosts that were denied", told, [(_denied(one), _patterns(one)) for one in hosts])
+        note = "Denied so far, newest first" + (", this sandbox's own before the others'." if own else ".")
+        note = " ".join([note if hosts else "No sandbox was denied anything so far.", *silent])
+        return HostChoice("Add hosts that were denied", note, [(_denied(one), _patterns(one)) for one in hosts])
 
     async def read_images(self) -> None:
         """Offer the images of the chosen place, or folders if it has none."""
         images: Sequence[Image] | None = ()
-        if (where := self.body.place) is not None:
+        if (host := self.body.host) is not None:
             try:
-                images = await self._service.inside.images(*where)
+                images = await self._service.inside.images(*host)
             except Unsupported:
                 images = None
             except ConsoleError:  # the list of backends says what is wrong with it
@@ -121,8 +122,8 @@ class FormTools(KeptForm):
         """Pull the image of the line, or cancel its pull."""
         if self._pull is not None and not self._pull.done:
             self._pull.cancel()
-        elif (place := self.body.place) and (row := next(iter(self.query(ImageRow)), None)) and row.missing:
-            self.app.run_worker(self._begin_pull(PullImage(*place, row.text)))
+        elif (host := self.body.host) and (row := next(iter(self.query(ImageRow)), None)) and row.missing:
+            self.app.run_worker(self._begin_pull(PullImage(*host, row.text)))
 
     async def _begin_pull(self, action: PullImage) -> None:
         async def answer(asked: Ask | None) -> bool:
@@ -152,7 +153,7 @@ class FormTools(KeptForm):
         except asyncio.CancelledError:
             self.notify("The pull is cancelled.")
         except ConsoleError as error:
-            self.notify(f"{error.message}. {error.hint}", title="pull", severity="error")
+            self.notify(error_words(error), title="pull", severity="error")
         await self.read_images()
 
     @on(Button.Pressed, "#new-secret")

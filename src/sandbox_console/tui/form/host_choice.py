@@ -20,7 +20,7 @@ from sandbox_console.tui.form.entry_list import Entry, EntryList
 class HostChoice(ModalScreen[tuple[str, ...]]):
     """Returns the patterns of the ticked entries; without a tick, those of the entry under the cursor.
 
-    ``offered`` are entries with the patterns that each adds. ``told`` is shown above them, or in their place.
+    ``offered`` are entries with the patterns that each adds. ``note`` is shown above them, or in their place.
     """
 
     DEFAULT_CSS = """
@@ -40,10 +40,10 @@ class HostChoice(ModalScreen[tuple[str, ...]]):
         Binding("enter,ctrl+s", "add", "Add", priority=True),
     ]
 
-    def __init__(self, title: str, told: str, offered: Sequence[tuple[Entry, Sequence[str]]]) -> None:
+    def __init__(self, title: str, note: str, offered: Sequence[tuple[Entry, Sequence[str]]]) -> None:
         super().__init__()
         self._title = title
-        self._told = told
+        self._note = note
         self._offered = offered
         self._ticked: set[int] = set()
 
@@ -51,7 +51,7 @@ class HostChoice(ModalScreen[tuple[str, ...]]):
         with Vertical() as box:
             box.border_title = Content(self._title)
             box.border_subtitle = Content("Space ticks, Enter adds, Esc leaves")
-            yield Static(plain(self._told), id="told", markup=False)
+            yield Static(plain(self._note), id="told", markup=False)
             yield EntryList(id="offered")
             with Horizontal():
                 yield Button("Cancel", id="cancel", compact=True)

@@ -42,7 +42,7 @@ class KeptForm(Screen[None]):
         about = "\0".join([console.audit_log.actor, *(refs or [""])])
         self._file = DraftFile(find_paths().state / "drafts", about)
         self.draft = begin or self._file.take() or Draft({})
-        self._learned = self._told = False
+        self._learned = self._warned = False
 
     @property
     def busy(self) -> bool:
@@ -82,10 +82,10 @@ class KeptForm(Screen[None]):
             self.drop_draft()
             return
         try:
-            self._file.write(typed, self.body.place, self.console_app.now(), self._service.secrets.masked)
+            self._file.write(typed, self.body.host, self.console_app.now(), self._service.secrets.masked)
         except OSError as error:
-            if not self._told:
-                self._told = True
+            if not self._warned:
+                self._warned = True
                 self.notify(f"Your draft cannot be saved: {error.strerror}", title="draft", severity="warning")
 
     def drop_draft(self) -> None:

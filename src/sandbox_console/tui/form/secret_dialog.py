@@ -130,7 +130,7 @@ class SecretScreen(ModalScreen[str]):
         shown = tomli_w.dumps({"secrets": {definition.name or "NAME": definition.table}}) if path else ""
         head = f"Written to {path}:\n" if path else "This console has no configuration file to change."
         put(self, "#secret-toml", Content("\n".join(clean(one, cap=300) for one in f"{head}{shown}".splitlines())))
-        self._say("")
+        self._show_status("")
         if self._timer is not None:
             self._timer.stop()
         if definition.name and definition.source.kind in ("env", "file"):  # the others may ask the user something
@@ -141,11 +141,11 @@ class SecretScreen(ModalScreen[str]):
             self.query_one(f"#secret-{field}").set_class(field in problems, "-wrong")
         self._refuse("\n".join(f"✕ {field}: {clean(text, cap=300)}" for field, text in problems.items()))
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, problem: str) -> None:
         """Show why it cannot be defined. It stays until a field changes, whatever is read meanwhile."""
-        put_note(self, "#secret-problems", Content(why))
+        put_note(self, "#secret-problems", Content(problem))
 
-    def _say(self, text: str, style: str = "$dim") -> None:
+    def _show_status(self, text: str, style: str = "$dim") -> None:
         put(self, "#secret-status", Content.styled(clean(text, cap=600), style))
 
     def action_try_it(self) -> None:
@@ -156,9 +156,11 @@ class SecretScreen(ModalScreen[str]):
         definition = self._definition()
         if self._definitions.problems(definition).keys() - {"name"} or definition.value:
             return
-        self._say("Reading…")
+        self._show_status("Reading…")
         problem = await self._definitions.checked(definition)
-        self._say(f"! {problem}" if problem else "● It can be read.", "$text-warning" if problem else "$text-success")
+        self._show_status(
+            f"! {problem}" if problem else "● It can be read.", "$text-warning" if problem else "$text-success"
+        )
 
     # --- the end
 
@@ -185,15 +187,15 @@ class SecretScreen(ModalScreen[str]):
             self._timer.stop()
         self.workers.cancel_group(self, "try")
         self._busy, definition = True, self._definition()
-        self._say("Writing…")
+        self._show_status("Writing…")
         try:
             await self._definitions.define(definition, agreed=True)
         except InvalidSpec as error:
             self._tell(error.problems)
-            self._say("")
+            self._show_status("")
         except ConsoleError as error:
             self._refuse(f"✕ {clean(error_words(error), cap=600)}")
-            self._say("")
+            self._show_status("")
         else:
             self.dismiss(definition.name)
         finally:

@@ -85,8 +85,8 @@ def several_words(edits: Sequence[Edit], width: int) -> Content:
         for change in edit.plan.changes:
             groups.setdefault((change.how, change.field, change.reason), []).append((edit, change))
     parts: list[Part] = []
-    for (how, field, reason), held in groups.items():
-        parts += hanging(_line(how, field, reason, held), width, _INSET)
+    for (how, field, reason), members in groups.items():
+        parts += hanging(_line(how, field, reason, members), width, _INSET)
     for edit in edits:
         for name, text in edit.problems.items():
             parts += hanging(
@@ -97,13 +97,13 @@ def several_words(edits: Sequence[Edit], width: int) -> Content:
     return Content.assemble(*parts, *_summary(edits))
 
 
-def _line(how: How, field: str, reason: str, held: Sequence[tuple[Edit, Change]]) -> Iterator[Part]:
+def _line(how: How, field: str, reason: str, members: Sequence[tuple[Edit, Change]]) -> Iterator[Part]:
     word, style = HOW_WORDS[how]
     yield fit_cell(word, _HOW_CELLS, "left"), style
     yield fit_cell(field, _FIELD, "left"), "bold"
-    yield f"{_values((change.before for _, change in held), field)} → ", "$dim"
-    yield _values((change.after for _, change in held), field), ""
-    yield f"  {_names([edit.sandbox for edit, _ in held])}", "$dim"
+    yield f"{_values((change.before for _, change in members), field)} → ", "$dim"
+    yield _values((change.after for _, change in members), field), ""
+    yield f"  {_names([edit.sandbox for edit, _ in members])}", "$dim"
     yield (f"  {clean(reason, cap=200)}" if reason else "") + "\n", "$dim"
 
 

@@ -83,7 +83,7 @@ class SeveralScreen(FormBase):
         if await self._checked(all_fields=True):
             self.body.focus_problem()
         elif not self._fields.typed:
-            self.say("Nothing differs.")
+            self.show_status("Nothing differs.")
         else:
             self.app.post_message(BulkRequested(self._verb(), self._sandboxes, self._hidden, self.done))
 

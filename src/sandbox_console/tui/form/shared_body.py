@@ -31,7 +31,7 @@ class SharedBody(FormBody):
         self._specs = [spec_of(one) for one in sandboxes]
         self.shared = shared_fields(self._specs)
         places = {(one.ref.backend, one.ref.host) for one in sandboxes}
-        self._one_place = places.pop() if len(places) == 1 else None
+        self._one_host = places.pop() if len(places) == 1 else None
 
     @property
     def fields(self) -> Sequence[SpecField]:
@@ -42,14 +42,14 @@ class SharedBody(FormBody):
         return {name: one.text for name, one in self.shared.items()}
 
     @property
-    def place(self) -> HostKey | None:
+    def host(self) -> HostKey | None:
         """Where all of them are, or None if they are in several places."""
-        return self._one_place
+        return self._one_host
 
     def row(self, field: SpecField, text: str) -> FormRow:
         others, typed = self.shared[field.name].others, self._draft.texts.get(field.name)
         if not others:
-            return super().row(field, text) if field.name != "image" or self.place else FormRow(field, text, field.hint)
+            return super().row(field, text) if field.name != "image" or self.host else FormRow(field, text, field.hint)
         hint = _hint(field, others)
         if two_valued(field):
             return ChoiceRow(field, text, " and ".join(others), typed=typed)
@@ -61,9 +61,7 @@ class SharedBody(FormBody):
                 notes = {name: self._some(name) for name in others}
                 return SecretsRow(field, text, "", typed, lambda: self._service.secrets.defined, notes)
         shown = field._replace(hint=hint)
-        return (
-            super().row(shown, text) if field.name != "image" or self.place else FormRow(shown, text, hint, "", typed)
-        )
+        return super().row(shown, text) if field.name != "image" or self.host else FormRow(shown, text, hint, "", typed)
 
     def _some(self, secret: str) -> str:
         count = sum(secret in spec.secrets for spec in self._specs)

@@ -35,7 +35,7 @@ class FormPage(Protocol):
     @property
     def is_open(self) -> bool: ...
 
-    def say(self, text: str, *, error: bool = False) -> None: ...
+    def show_status(self, text: str, *, error: bool = False) -> None: ...
 
     def refuse(self, problems: Mapping[str, str]) -> None: ...
 
@@ -77,18 +77,18 @@ class FormWork:
         """Change a sandbox to match a spec, after a question that lists the changes."""
         plan = await self._service.plan(sandbox, spec)
         if plan.how is None:
-            self._form.say("Nothing differs.")
+            self._form.show_status("Nothing differs.")
             return
         action = Update(sandbox.ref, spec)
         changes, live = change_lines(plan, QUESTION_WIDTH), plan.how is How.LIVE
         at, keep = time.time(), None
         if plan.how is How.RECREATE:
-            self._form.say("Looking for what would be lost…")
+            self._form.show_status("Looking for what would be lost…")
             able = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
             commits = "" if able.has(Capability.COMMIT) else able.reason(Capability.COMMIT)
             lost = loss_words(await self._service.losses(sandbox), sandbox, commits=commits, at=at)
             changes, keep = Content.assemble(changes, lost), None if commits else Keep("Commit first")
-            self._form.say("")
+            self._form.show_status("")
         consent = await self._consent(
             action, sandbox, effect=CHANGED_LIVE if live else RECREATED, changes=changes, keep=keep
         )
@@ -101,7 +101,7 @@ class FormWork:
         """Make an image of a sandbox before it is replaced. Return whether that succeeded."""
         commit = Commit(sandbox.ref, kept_image(sandbox.name, at))
         self._operation = self._work.start(commit, consent, shown_name(sandbox))
-        self._form.say(f"Committing to {commit.image}…")
+        self._form.show_status(f"Committing to {commit.image}…")
         try:
             await self._operation.result()
         except ConsoleError as error:
@@ -113,10 +113,10 @@ class FormWork:
     async def _carry_out(self, action: Create | Update, consent: Consent, name: str) -> None:
         form = self._form
         self._operation = operation = self._work.start(action, consent, name)
-        form.say("Creating…" if isinstance(action, Create) else "Applying…")
+        form.show_status("Creating…" if isinstance(action, Create) else "Applying…")
         async for line in operation.events():
             if form.is_open:
-                form.say(line)
+                form.show_status(line)
         try:
             await operation.result()
         except ConsoleError as error:
@@ -129,7 +129,7 @@ class FormWork:
         if isinstance(error, InvalidSpec):
             self._form.refuse(error.problems)
         else:
-            self._form.say(" ".join(filter(None, (f"✕ {error_words(error)}", left))), error=True)
+            self._form.show_status(" ".join(filter(None, (f"✕ {error_words(error)}", left))), error=True)
 
     async def _what_is_left(self, action: Create | Update) -> str:
         """Return whether the old sandbox still exists after a failed edit, according to the backend."""

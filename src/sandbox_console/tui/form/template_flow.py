@@ -28,7 +28,7 @@ from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.text.form_values import texts_of
-from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.text.formatting import error_words, shown_name
 
 Read = Callable[[str], Awaitable[Draft]]
 _LONGEST = 1 << 20
@@ -60,7 +60,7 @@ class TemplateFlow:
             found = await self._console.inspect(sandbox.ref)
             left = await self._console.templates.save(name, spec_of(found).to_dict())
         except ConsoleError as error:
-            self._app.notify(f"{error.message}. {error.hint}", title="template", severity="error")
+            self._app.notify(error_words(error), title="template", severity="error")
             return
         without = f" Left out, as they sound secret: {', '.join(left)}." if left else ""
         self._app.notify(f"Stored the template {name}.{without}", title="template")
@@ -91,7 +91,7 @@ class TemplateFlow:
     async def _choices(self, selected: Sandbox | None) -> list[Choice]:
         found = await asyncio.to_thread(self._console.templates.every)
         templates = [
-            Choice(template.name, template.name, "", template.problem, detail=f"template: {_said(template)}")
+            Choice(template.name, template.name, "", template.problem, detail=f"template: {_summary(template)}")
             for template in found
         ]
         line = Choice(_LINE, "docker run", "", detail="a line as you would type it; it is not run")
@@ -106,8 +106,8 @@ class TemplateFlow:
                 raw = await self._console.inside.raw(sandbox.ref)
         imported = read_sandbox(sandbox, raw)
         imported.fields.pop("name", None)  # it is taken
-        place = sandbox.ref.backend, sandbox.ref.host
-        return _draft(shown_name(sandbox), imported)._replace(place=place)
+        host = sandbox.ref.backend, sandbox.ref.host
+        return _draft(shown_name(sandbox), imported)._replace(host=host)
 
     async def _typed(self, title: str, hint: str, read: Read, help_text: str = "") -> Draft | None:
         text = await self._app.push_screen_wait(AskScreen(title, hint, help_text=help_text))
@@ -147,7 +147,7 @@ class TemplateFlow:
         return _draft(name, await asyncio.to_thread(imported))
 
 
-def _said(template: Template) -> str:
+def _summary(template: Template) -> str:
     """The template's image, and its command as far as there is room."""
     command = template.fields.get("command") or []
     return " ".join(map(str, [template.fields.get("image", "no image"), *command]))[:_SAID]
@@ -156,5 +156,5 @@ def _said(template: Template) -> str:
 def _draft(source: str, imported: Imported) -> Draft:
     """What was read, as texts of the form, with a note. Raises InvalidSpec for a field of the wrong type."""
     texts = texts_of(SandboxSpec.from_dict({"name": "", **imported.fields}))
-    left = "".join(f" Not taken over: {clean(what, cap=80)}: {why}." for what, why in imported.left)
+    left = "".join(f" Not taken over: {clean(source_key, cap=80)}: {reason}." for source_key, reason in imported.left)
     return Draft({name: text for name, text in texts.items() if text}, note=f"Filled in from {clean(source)}.{left}")

@@ -9,7 +9,7 @@ from textual.app import App
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import (
+from sandbox_console.model.host_action import (
     HostAction,
     PruneImages,
     PullImage,

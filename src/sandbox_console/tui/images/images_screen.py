@@ -8,8 +8,8 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.content import Content
 
-from sandbox_console.model.action import PruneImages, PullImage, RemoveImage
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import PruneImages, PullImage, RemoveImage
 from sandbox_console.model.image import Image
 from sandbox_console.model.sandbox import HostKey
 from sandbox_console.model.text import clean

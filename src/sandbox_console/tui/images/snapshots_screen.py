@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from sandbox_console.model.action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.host_action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import HostKey
 from sandbox_console.model.text import clean

@@ -34,7 +34,7 @@ async def recording_page(console: Console, moment: Moment) -> RecordingPage | No
         return None
     lines: list[tuple[float, str]] = []
     async for line in console.recordings.text(recording.id):
-        lines.append(line)
+        lines.append((line.began, line.text))
         if len(lines) >= LINES_MOST:
             break
     second = moment.at - recording.at

@@ -142,6 +142,41 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         Binding("q,semicolon", "dismiss", "Back", show=False),
         _key("timeline-help", "question_mark", "app.help", "Help"),
     ],
+    "recordings": [
+        _key("recordings-play", "enter", "play", "Play"),
+        _key("recordings-search", "slash", "search", "Search in all"),
+        _key("recordings-all", "s", "all", "This sandbox, all"),
+        _key("recordings-refresh", "R", "again", "Refresh", show=False),
+        _key("recordings-copy-command", "Y", "copy_command", "Copy as command", show=False),
+        _key("recordings-back", "escape", "back", "Back"),
+        Binding("q,quotation_mark", "dismiss", "Back", show=False),
+        _key("recordings-help", "question_mark", "app.help", "Help"),
+    ],
+    "player": [
+        _key("player-play", "space,enter", "play", "Play, pause"),
+        _key("player-back-5", "left,h", "seek(-5)", "5 s back"),
+        _key("player-on-5", "right,l", "seek(5)", "5 s on"),
+        _key("player-back-60", "pageup,left_square_bracket", "seek(-60)", "A minute back", show=False),
+        _key("player-on-60", "pagedown,right_square_bracket", "seek(60)", "A minute on", show=False),
+        _key("player-start", "home,g", "edge(0)", "Beginning", show=False),
+        _key("player-end", "end,G", "edge(1)", "End", show=False),
+        *(Binding(str(tenth), f"tenth({tenth})", show=False) for tenth in range(10)),
+        _key("player-step", "full_stop", "next_change", "Next change", show=False),
+        _key("player-faster", "greater_than_sign,plus", "speed(1)", "Faster"),
+        _key("player-slower", "less_than_sign,minus", "speed(-1)", "Slower"),
+        _key("player-idle", "i", "idle", "Idle skipped, played", show=False),
+        _key("player-search", "slash", "search", "Search"),
+        _key("player-next-match", "n", "next_match(1)", "Next match"),
+        _key("player-previous-match", "N", "next_match(-1)", "Previous match", show=False),
+        _key("player-scroll-up", "up,k", "scroll(0, -1)", "Scroll up", show=False),
+        _key("player-scroll-down", "down,j", "scroll(0, 1)", "Scroll down", show=False),
+        _key("player-scroll-left", "H", "scroll(-8, 0)", "Scroll left", show=False),
+        _key("player-scroll-right", "L", "scroll(8, 0)", "Scroll right", show=False),
+        _key("player-copy-mode", "left_curly_bracket", "copy_mode", "Copy mode", show=False),
+        _key("player-copy-command", "Y", "copy_command", "Copy as command", show=False),
+        _key("player-close", "escape,q", "dismiss", "Back"),
+        _key("player-help", "question_mark", "app.help", "Help"),
+    ],
     "alerts": [
         _key("alerts-silence", "s", "silence", "Silence, end it"),
         _key("alerts-resolved", "o", "resolved", "Firing only/all"),
@@ -288,7 +323,7 @@ OLD_IDS: Mapping[str, str] = {
 }
 """Ids that configs of version 0.1 may have, with their current ids."""
 
-_TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots", "timeline", "alerts"}
+_TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots", "timeline", "alerts", "recordings"}
 
 
 def scope_of(action: str) -> str:

@@ -18,7 +18,7 @@ from sandbox_console.tui.widgets.table.table_layout import fit_cell
 _ACTIONS = {
     "audit": "app.audit", "egress": "app.egress", "images": "app.images", "snapshots": "app.snapshots",
     "pulse": "app.pulse", "backends": "app.backends",
-    "alerts": "app.alerts", "why": "why", "timeline": "timeline", "loudest": "loudest",
+    "alerts": "app.alerts", "recordings": "app.recordings", "why": "why", "timeline": "timeline", "loudest": "loudest",
     "messages": "app.messages", "quit": "app.quit", "new": "create", "wide": "wide",
     "faults": "faults", "managed": "managed",
 }  # fmt: skip
@@ -74,8 +74,8 @@ def _save(screen: MainBase, name: str) -> None:
 def command_help() -> Content:
     """Return every command with its description."""
     parts: list[tuple[str, str]] = []
-    for words, what in help_lines():
-        parts += [(fit_cell(words, 18, "left"), "bold"), (f"{what}\n", "$dim")]
+    for words, meaning in help_lines():
+        parts += [(fit_cell(words, 18, "left"), "bold"), (f"{meaning}\n", "$dim")]
     return Content.assemble(*parts, ("A state or a backend by itself shows those: exited, docker.", "$dim"))
 
 

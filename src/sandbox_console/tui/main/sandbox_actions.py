@@ -11,6 +11,7 @@ from sandbox_console.tui.state.messages import (
     CauseRequested,
     FormRequested,
     FormSourceRequested,
+    RecordingsRequested,
     TemplateRequested,
     TimelineRequested,
 )
@@ -55,6 +56,10 @@ class AskActions(DetailActions):
         """Show what happened to the marked sandboxes, or to the selected one."""
         if self.marked or self.need_one():
             self.post_message(TimelineRequested(self.marked or [sandbox for sandbox in (self.selected,) if sandbox]))
+
+    def action_recordings(self) -> None:
+        """Show the recordings of the selected sandbox, or of all if none is selected."""
+        self.post_message(RecordingsRequested(self.selected))
 
     def action_verb(self, name: str) -> None:
         """Request a verb on the marked sandboxes, or on the selected one."""

@@ -28,6 +28,7 @@ from sandbox_console.tui.text.formatting import error_words, sandbox_host, shown
 
 _SHELLS = {"bash", "zsh", "fish", "ash", "dash", "ksh", "sh"}
 _LISTED = 100
+_OFFERED = 4
 
 
 class ShellFlow:
@@ -86,6 +87,16 @@ class ShellFlow:
         """Return the newest kept shell of a sandbox that nobody is attached to. One comes back to it."""
         shells = await self._console.kept_shells.of(sandbox.ref)
         return next((shell for shell in reversed(shells) if shell.answers and not shell.viewers), None)
+
+    async def offer_kept(self) -> None:
+        """Name the kept shells that nobody is attached to, for somebody whose session has just begun."""
+        with contextlib.suppress(ConsoleError):
+            left = [one for one in await self._console.kept_shells.list() if one.answers and not one.viewers]
+            if left:
+                names = ", ".join(clean(f"{one.name} in {one.sandbox}", cap=80) for one in left[:_OFFERED])
+                more = f" and {len(left) - _OFFERED} more" if len(left) > _OFFERED else ""
+                words = f"{names}{more}. Opening a shell in its sandbox goes on with it."
+                self._app.notify(words, title="kept shells", timeout=15)
 
     async def choose(self, sandbox: Sandbox) -> ShellChoice | None:
         """Ask how a shell is opened, and remember the answer for the sandbox. Returns None if it was left."""

@@ -99,6 +99,14 @@ class TimelineRequested(Message):
         self.sandboxes = sandboxes
 
 
+class RecordingsRequested(Message):
+    """The user requests the recordings of a sandbox, or of all."""
+
+    def __init__(self, sandbox: Sandbox | None) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+
+
 class FormRequested(Message):
     """The user requests to create a sandbox, or to edit this one."""
 

@@ -17,10 +17,9 @@ from sandbox_console.logs.store import DEFAULT_CAP, LineStore
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.text import clean
 from sandbox_console.tui.widgets.line_scroll import LineScroll
-from sandbox_console.tui.widgets.log.log_colours import LOG_CSS, LOG_PARTS
 from sandbox_console.tui.widgets.log.log_line import Rule
 from sandbox_console.tui.widgets.log.log_lines import Patterns, ShownLines
-from sandbox_console.tui.widgets.log.log_page import DisplayOptions, LogPage
+from sandbox_console.tui.widgets.log.log_page import LOG_CSS, LOG_PARTS, DisplayOptions, LogPage
 from sandbox_console.tui.widgets.log.log_status import status_segments
 
 TICK_S = 0.05

@@ -137,6 +137,10 @@ class Emulator(Protocol):
         """Return a copy that does not change any more, with the same viewport. The caller closes it."""
         ...
 
+    def duplicate(self) -> Emulator:
+        """Return a copy that can be fed. It answers nothing. The caller closes it."""
+        ...
+
     def text_between(self, span: Span, *, block: bool = False) -> str:
         """Return the text of a span: soft-wrapped lines joined, trailing blanks cut. ``block`` means a rectangle."""
         ...

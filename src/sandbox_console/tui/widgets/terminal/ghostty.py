@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from pyghostty import Terminal, ffi, lib
+from pyghostty import GhosttyError, Terminal, ffi, lib
 from pyghostty._ffi import check, union_fn  # private: pyghostty is pinned; the scroll call takes a union by value
 from pyghostty.core import init_sized
 from rich.color import Color
@@ -35,6 +35,10 @@ _PAGE_LINES = 600
 _SCROLLBACK_BYTES = 32 << 20
 """Its own limit of 10,000 bytes keeps one or two pages. 10,000 lines of 400 columns fit into this."""
 
+_UNFINISHED_BYTES = 64 * 1024
+"""How much of an unfinished control sequence is kept, without which a terminal inside one cannot be copied."""
+
+_CANCEL = b"\x18"
 _TITLE_MOST = 512
 _BELL, _BELLS_COUNTED = b"\x07", 200
 """More bells in one chunk count as one: a call for each of 64 Ki bells would take 40 ms."""
@@ -76,14 +80,18 @@ class GhosttyEmulator:
         self.cols, self.rows = cols, rows
         self._replies: list[bytes] = []
         self._wrap(Terminal(cols, rows, scrollback + _PAGE_LINES))
-        self._set(lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, ffi.new("size_t*", _SCROLLBACK_BYTES))
         self._terminal.on_reply(self._replies.append)
+        self._limit()
+        self._blank()
+
+    def _limit(self) -> None:
+        self._set(lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, ffi.new("size_t*", _SCROLLBACK_BYTES))
+        self._set(lib.GHOSTTY_TERMINAL_OPT_CONTINUATION_MAX_BYTES, ffi.new("size_t*", _UNFINISHED_BYTES))
         self._set(lib.GHOSTTY_TERMINAL_OPT_KITTY_IMAGE_STORAGE_LIMIT, ffi.new("uint64_t*", 0))
         self._set(lib.GHOSTTY_TERMINAL_OPT_TITLE_REPORT, ffi.new("bool*", False))
         self.bells = 0
         self._on_bell = ffi.callback("GhosttyTerminalBellFn", self._ring)
         self._set(lib.GHOSTTY_TERMINAL_OPT_BELL, self._on_bell)
-        self._blank()
 
     def _wrap(self, terminal: Any) -> None:
         """Read a terminal through a render state of its own."""
@@ -250,13 +258,25 @@ class GhosttyEmulator:
         self.scroll(max(0, min(row, self.total - self.rows)) - self.top)
 
     def freeze(self) -> GhosttyEmulator:
-        copy = GhosttyEmulator.__new__(GhosttyEmulator)
-        copy.cols, copy.rows, copy.bells, copy._replies = self.cols, self.rows, 0, []  # noqa: SLF001
-        copy._wrap(ghostty_text.clone(self._terminal))  # noqa: SLF001
-        copy._blank()  # noqa: SLF001
+        copy = self.duplicate()
         copy.scroll_to(self.top)
         copy.refresh()
         return copy
+
+    def duplicate(self) -> GhosttyEmulator:
+        copy = GhosttyEmulator.__new__(GhosttyEmulator)
+        copy.cols, copy.rows, copy._replies = self.cols, self.rows, []  # noqa: SLF001
+        copy._wrap(self._cloned())  # noqa: SLF001
+        copy._limit()  # noqa: SLF001
+        copy._blank()  # noqa: SLF001
+        return copy
+
+    def _cloned(self) -> Any:
+        try:
+            return ghostty_text.clone(self._terminal)
+        except GhosttyError:  # a sequence is unfinished after more than _UNFINISHED_BYTES
+            self._terminal.feed(_CANCEL)
+            return ghostty_text.clone(self._terminal)
 
     def text_between(self, span: Span, *, block: bool = False) -> str:
         return ghostty_text.text_between(self._terminal, span, block=block)

@@ -15,7 +15,7 @@ _URI_MOST = 4096
 
 
 def clone(terminal: Any) -> Any:
-    """Return a copy of a terminal, with screen, modes and scrollback, that nothing is fed into."""
+    """Return a copy of a terminal, with screen, modes, scrollback and any unfinished sequence. Raises GhosttyError."""
     out, length = ffi.new("uint8_t**"), ffi.new("size_t*")
     check(lib.ghostty_snapshot_encode_alloc(terminal._t[0], ffi.NULL, out, length), "snapshot")  # noqa: SLF001
     decoder, handle = ffi.new("GhosttySnapshotDecoder*"), ffi.new("GhosttyTerminal*")

@@ -12,6 +12,7 @@ from glob import escape
 from typing import Any, TypeVar
 
 from sandbox_console.errors import NotFound
+from sandbox_console.model.access import access
 from sandbox_console.model.alert import Alert, AlertMessage, AlertState, Delivery, Silence
 from sandbox_console.service.alerts.channels.desktop import Write
 from sandbox_console.service.alerts.lifecycle import is_silenced
@@ -37,18 +38,23 @@ class AlertBook:
 
     async def alerts(self, *, resolved: bool = False) -> Sequence[Alert]:
         """The firing alerts, and with ``resolved`` also the resolved ones; the newest first. Raises ConsoleError."""
-        return await asyncio.to_thread(lambda: self._store.alerts(resolved=resolved))
+        return await self._visible(await asyncio.to_thread(lambda: self._store.alerts(resolved=resolved)))
 
     async def changed_since(self, number: int) -> tuple[int, Sequence[Alert]]:
         """See `AlertStore.changed_since`. Raises ConsoleError."""
-        return await asyncio.to_thread(self._store.changed_since, number)
+        newest, changed = await asyncio.to_thread(self._store.changed_since, number)
+        return newest, await self._visible(changed)
 
     async def waiting(self) -> Sequence[Delivery]:
-        """Messages that have not arrived, oldest first. Raises ConsoleError."""
+        """Messages that have not arrived, oldest first; none for who sees only some sandboxes. Raises ConsoleError."""
+        if access().labels:
+            return ()
         return await asyncio.to_thread(self._store.waiting)
 
     async def silences(self) -> Sequence[Silence]:
-        """The silences in force. Raises ConsoleError."""
+        """The silences in force; none for who sees only some sandboxes. Raises ConsoleError."""
+        if access().labels:
+            return ()
         return await asyncio.to_thread(self._store.silences, self._now())
 
     async def watcher(self) -> str:
@@ -103,6 +109,14 @@ class AlertBook:
             "alert-test", {"channel": channel, "message": message.id},
             lambda: send(self._console, options[channel], message, write),
         )  # fmt: skip
+
+    async def _visible(self, alerts: Sequence[Alert]) -> Sequence[Alert]:
+        """Those about backends, and about sandboxes that whoever asks may see."""
+        if not alerts or not access().labels:
+            return alerts
+        of_backends = {alert.id for alert in alerts if alert.subject.count("/") < 2}
+        shown = {alert.id for alert in await self._console.records.of_sandboxes(alerts, lambda alert: alert.subject)}
+        return [alert for alert in alerts if alert.id in shown | of_backends]
 
     async def _recorded(self, verb: str, body: Mapping[str, Any], act: Callable[[], Awaitable[T]]) -> T:
         """Act, with an attempt and its outcome in the audit log."""

@@ -1,0 +1,57 @@
+"""Lists the folders of a user, and of the engines on this machine, that no workspace should contain.
+
+They have keys of the user's, programs that run as the user, or what other sandboxes are made of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_KEYS, _PROGRAMS = "with keys or tokens of yours", "with programs that run as you"
+_PAGES, _ENGINE = "with your browser's logins", "where an engine keeps its sandboxes and images"
+
+_IN_HOME = {
+    _KEYS: (
+        ".ssh", ".gnupg", ".aws", ".azure", ".oci", ".config/gcloud", ".config/doctl", ".config/hcloud", ".config/gh",
+        ".config/glab-cli", ".config/hub", ".config/op", ".config/sops", ".config/age", ".config/rclone",
+        ".config/helm", ".config/containers", ".docker", ".kube", ".password-store", ".local/share/keyrings",
+        ".local/share/kwalletd",
+        ".pki", ".vault.d", ".terraform.d", ".cargo/credentials.toml", ".config/pypoetry", ".config/pip",
+    ),
+    _PROGRAMS: (
+        ".config/systemd", ".config/autostart", ".config/git", ".config/environment.d", ".config/fish", ".local/bin",
+        ".local/share/systemd", ".cargo/bin", ".oh-my-zsh",
+    ),
+    _PAGES: (".mozilla", ".config/chromium", ".config/google-chrome", ".config/BraveSoftware", ".thunderbird"),
+    _ENGINE: (".microsandbox", ".local/share/containers", ".local/share/docker", ".local/share/containerd"),
+}  # fmt: skip
+
+_BY_VARIABLE = {
+    "DOCKER_CONFIG": _KEYS, "GNUPGHOME": _KEYS, "CLOUDSDK_CONFIG": _KEYS, "AZURE_CONFIG_DIR": _KEYS,
+    "PASSWORD_STORE_DIR": _KEYS, "GH_CONFIG_DIR": _KEYS, "REGISTRY_AUTH_FILE": _KEYS,
+    "AWS_SHARED_CREDENTIALS_FILE": _KEYS, "AWS_CONFIG_FILE": _KEYS, "GOOGLE_APPLICATION_CREDENTIALS": _KEYS,
+    "NETRC": _KEYS, "MSB_HOME": _ENGINE,
+}  # fmt: skip
+
+_OF_THE_MACHINE = (
+    "/var/lib/docker", "/var/lib/containers", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/rancher",
+    "/run/containerd", "/run/containers", "/run/docker",
+)  # fmt: skip
+
+
+def private_folders() -> Iterator[tuple[str, Path]]:
+    """Yield what each is, in words, and its path. Not all of them exist."""
+    with contextlib.suppress(RuntimeError):  # no home
+        home = Path.home()
+        for what, names in _IN_HOME.items():
+            for name in names:
+                yield what, home / name
+    for variable, what in _BY_VARIABLE.items():
+        if (text := os.environ.get(variable, "")).startswith(("/", "~")):
+            with contextlib.suppress(RuntimeError):
+                yield what, Path(text).expanduser()
+    for path in _OF_THE_MACHINE:
+        yield _ENGINE, Path(path)
