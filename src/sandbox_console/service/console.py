@@ -199,6 +199,15 @@ class Console(FleetReads):
         [found] = await self._vault.resolve([name])
         return found.value
 
+    async def backend_key(self, name: str) -> str:
+        """The value of a secret that a backend's table names as the key of a server. Raises SecretError."""
+        [found] = await self._vault.resolve([name])
+        return found.value
+
+    def mask_key(self, value: str) -> None:
+        """Hide a backend's key that is no secret of the configuration in all output."""
+        self._vault.mask([value])
+
     async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
         """Samples of one sandbox until it stops."""
         backend = await self.fleet.use(ref.backend, ref.host)

@@ -1,4 +1,4 @@
-"""Options for what programs may do over HTTP and MCP: the tables ``[api]``, ``[mcp]`` and ``[templates.NAME]``."""
+"""Options for what programs may do: ``[api]``, ``[mcp]``, ``[microsandbox]`` and ``[templates.NAME]``."""
 
 from __future__ import annotations
 
@@ -41,6 +41,23 @@ class ApiOptions(Struct, frozen=True, kw_only=True):
     workspaces: str = ""
     max_sandboxes: AtLeastOne = 16
     max_per_bucket: AtLeastOne = 4
+    max_calls: AtLeastOne = 8
+    max_memory_mib: AtLeastOne = 4096
+    max_cpus: Positive = 4.0
+    max_timeout_s: Positive = 1200.0
+
+
+class MicrosandboxOptions(Struct, frozen=True, kw_only=True):
+    """The ``[microsandbox]`` table: what old microsandbox clients may request over JSON-RPC.
+
+    ``images`` are shell patterns of the images that a client may name. It gets ``template``, which sets what a client
+    cannot and, if it has an image, replaces the named one.
+    """
+
+    backend: str = ""
+    template: str = ""
+    images: tuple[str, ...] = ("microsandbox/python", "microsandbox/node")
+    max_sandboxes: AtLeastOne = 16
     max_calls: AtLeastOne = 8
     max_memory_mib: AtLeastOne = 4096
     max_cpus: Positive = 4.0

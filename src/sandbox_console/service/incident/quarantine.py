@@ -69,8 +69,8 @@ async def plan(console: Console, sandbox: Sandbox, *, keep: bool = True) -> Sequ
     return found
 
 
-def _if(can: bool, what: str, text: str, undo: str, reason: str) -> Planned:
-    return Planned(what, text, undo) if can else Planned(what, f"cannot be done: {reason}")
+def _if(can: bool, name: str, text: str, undo: str, reason: str) -> Planned:
+    return Planned(name, text, undo) if can else Planned(name, f"cannot be done: {reason}")
 
 
 async def quarantine(
@@ -106,13 +106,13 @@ def evidence_folder(console: Console) -> Path:
     return console.audit_log.path.parents[1] / "evidence"
 
 
-async def _step(what: str, work: object) -> Step:
+async def _step(name: str, work: object) -> Step:
     try:
-        return Step(what, done=True, note=str(await work))  # type: ignore[misc]
+        return Step(name, done=True, note=str(await work))  # type: ignore[misc]
     except ConsoleError as error:
-        return Step(what, done=False, note=error.message)
+        return Step(name, done=False, note=error.message)
     except OSError as error:
-        return Step(what, done=False, note=f"{error.strerror}")
+        return Step(name, done=False, note=f"{error.strerror}")
 
 
 async def _bundle(console: Console, ref: SandboxRef, consent: Consent) -> str:

@@ -82,7 +82,7 @@ class Recordings:
     async def list(self) -> list[Recording]:
         """All recordings of sandboxes that whoever asks may see, newest first."""
         paths = await asyncio.to_thread(lambda: sorted(self.folder.glob("*.cast"), reverse=True))
-        every = [recording for path in paths if (recording := await self._told(path)) is not None]
+        every = [recording for path in paths if (recording := await self._recording(path)) is not None]
         return await self._visible.of_sandboxes(every, lambda recording: recording.ref)
 
     async def events(self, id_: str) -> AsyncIterator[Event]:
@@ -123,7 +123,7 @@ class Recordings:
             raise _unknown(id_)
         return path
 
-    async def _told(self, path: Path) -> Recording | None:
+    async def _recording(self, path: Path) -> Recording | None:
         try:
             header, last = await asyncio.to_thread(lambda: (read_header(path), last_time(path)))
             size = path.stat().st_size
@@ -131,8 +131,8 @@ class Recordings:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, OverflowError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=why or type(error).__name__)
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=reason or type(error).__name__)
         return Recording(
             path.stem, str(header.get("title", "")), _ref(str(header.get("sandbox", ""))), str(header.get("actor", "")),
             began, last, size, audit_id, await self._check(path, audit_id),

@@ -31,6 +31,7 @@ from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.form_tools import FormTools
 from sandbox_console.tui.form.list_row import ListRow
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
+from sandbox_console.tui.text.formatting import error_words
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.log.log_save import save_new
 
@@ -262,7 +263,7 @@ class FormBase(FormTools):
         except OSError as error:
             self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
         except ConsoleError as error:
-            self.notify(f"{error.message}. {error.hint}", title="save", severity="error")
+            self.notify(error_words(error), title="save", severity="error")
         else:
             self.notify(f"Saved to {path}")
 

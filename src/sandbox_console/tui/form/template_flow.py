@@ -26,7 +26,7 @@ from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.form_draft import Draft
 from sandbox_console.tui.text.form_values import texts_of
-from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.text.formatting import error_words, shown_name
 
 Read = Callable[[str], Awaitable[Draft]]
 _LONGEST = 1 << 20
@@ -58,7 +58,7 @@ class TemplateFlow:
             found = await self._console.inspect(sandbox.ref)
             left = await self._console.templates.save(name, spec_of(found).to_dict())
         except ConsoleError as error:
-            self._app.notify(f"{error.message}. {error.hint}", title="template", severity="error")
+            self._app.notify(error_words(error), title="template", severity="error")
             return
         without = f" Left out, as they sound secret: {', '.join(left)}." if left else ""
         self._app.notify(f"Stored the template {name}.{without}", title="template")
