@@ -95,7 +95,8 @@ class Console(FleetReads):
         self.config, self.hub, self.audit_log = config, hub, audit_log
         fleet.remember = recorded(audit_log)
         state, kept = audit_log.path.parents[1], config.logs
-        self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
+        audit_log.guest_folders = lambda: shared_folders.everywhere(state).ground()
+        self._vault = Vault(config.secrets, audit_log.guest_folders, secrets)
         recreations = LostRecreations(state / "recreations", fleet, audit_log, self._vault, lambda: self.read_only)
         super().__init__(fleet, Masking(self._vault), recreations)
         self._vault.on_new = self._mask_again
