@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.bubblewrap import BubblewrapProvider
-from sandbox_console.egress import ask, bundle, policy
+from sandbox_console.egress import ask, bundle, rule_files
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Exec
 from sandbox_console.model.spec import SandboxSpec
@@ -143,7 +143,7 @@ def start_gateway(folder: Path, port: int) -> tuple[subprocess.Popen[bytes], tup
     folder.mkdir()
     (folder / "gateway.pyz").write_bytes(bundle.build())
     rules = (f"{NAME}:{port}", f"127.0.0.1:{port}")
-    policy.prepare(folder, "bench", rules, {NAME: ("127.0.0.1",)})
+    rule_files.prepare(folder, "bench", rules, {NAME: ("127.0.0.1",)})
     with socket.create_server(("127.0.0.1", 0)) as listener:
         fd, address = listener.fileno(), listener.getsockname()
         words = [
@@ -187,7 +187,7 @@ def print_tunnels(pid: int, proxy: tuple[str, int], port: int, folder: Path) -> 
     took = time.perf_counter() - began
     after = memory_mb(pid)
     began = time.perf_counter()
-    policy.change(folder, rules=())
+    rule_files.change(folder, rules=())
     for sock in held:
         with contextlib.suppress(ConnectionResetError):
             sock.recv(1)

@@ -31,20 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _of_process(words: list[str]) -> int:
     """Run what this process was started for. Only its own arguments go to a server, whose child takes its place."""
-    if words[:1] == ["command-server"]:
-        return _command_server(words)
-    if words[:1] == ["keeper"] and len(words) == 6:  # started by a backend that enforces time limits
-        from sandbox_console.service.lifetime_keeper import main as keep
-
-        return keep(words[1], words[2], words[3], words[4], int(words[5]))
-    if words[:1] == ["shell-holder"]:  # by a console that opened a shell to keep
-        from sandbox_console.shell_holder.main import main as hold
-
-        return hold(words[1])
-    if words[:1] == ["end-lost-shells"]:  # by the guard of a console that was killed
-        from sandbox_console.cli.shell import end_lost
-
-        return end_lost(words[2] if words[1:2] == ["--config"] else None)
+    if (code := _of_console(words)) is not None:
+        return code
     if "_ARGCOMPLETE" in os.environ:  # a shell requests completions
         from sandbox_console.cli.completion import complete
 
@@ -59,13 +47,32 @@ def _of_process(words: list[str]) -> int:
     from sandbox_console.errors import ConsoleError
 
     try:
-        code = client.carry_out(words, lambda: held.caught)
+        served = client.carry_out(words, lambda: held.caught)
     except ConsoleError as error:
         return _tell(words, error)
-    if code is None:
-        code = _main(words)
+    if served is None:
+        served = _main(words)
         client.start()
-    return code
+    return served
+
+
+def _of_console(words: list[str]) -> int | None:
+    """Run a process that consoles start for themselves, and return its exit code; None if it is not one."""
+    if words[:1] == ["command-server"]:
+        return _command_server(words)
+    if words[:1] == ["keeper"] and len(words) == 6:  # started by a backend that enforces time limits
+        from sandbox_console.service.lifetime_keeper import main as keep
+
+        return keep(words[1], words[2], words[3], words[4], int(words[5]))
+    if words[:1] == ["shell-holder"]:  # by a console that opened a shell to keep
+        from sandbox_console.shell_holder.main import main as hold
+
+        return hold(words[1])
+    if words[:1] == ["end-lost-shells"]:  # by the guard of a console that was killed
+        from sandbox_console.cli.shell import end_lost
+
+        return end_lost(words[2] if words[1:2] == ["--config"] else None)
+    return None
 
 
 def _command_server(words: list[str]) -> int:
@@ -208,7 +215,7 @@ def _serve(args: argparse.Namespace) -> int:
     from sandbox_console.web import ServeOptions, serve
 
     config = Path(args.config) if args.config else None
-    for option in ("port", "api_port", "mcp_port", "status_port"):
+    for option in ("port", "api_port", "mcp_port", "status_port", "microsandbox_port"):
         if not (text := getattr(args, option)).isdecimal():
             name = option.replace("_", "-")
             raise UsageError(f"--{name}: {text!r} is not a number", hint="leave it out for a free one")
@@ -227,17 +234,17 @@ def _serve(args: argparse.Namespace) -> int:
     )
     options = _with_table(options, args, config)
     release()
-    if args.api or args.mcp or args.status:
+    if args.api or args.mcp or args.status or args.microsandbox:
         from sandbox_console.servers.run import Programs
         from sandbox_console.servers.run import serve as serve_programs
 
         programs = Programs(
             args.api, int(args.api_port), args.mcp, int(args.mcp_port), args.status, int(args.status_port),
-            not args.no_page,
+            not args.no_page, args.microsandbox, int(args.microsandbox_port),
         )  # fmt: skip
         return serve_programs(options, programs)
     if args.no_page:
-        raise UsageError("--no-page leaves nothing to serve", hint="add --api, --mcp or --status")
+        raise UsageError("--no-page leaves nothing to serve", hint="add --api, --mcp, --microsandbox or --status")
     return serve(options)
 
 
@@ -263,6 +270,8 @@ def _with_table(options: ServeOptions, args: argparse.Namespace, config: Path | 
         names=options.names or table.hostname,
         prefix=(args.prefix if args.prefix is not None else table.prefix).rstrip("/"),
         trust_proxy=tuple(args.trust_proxy) or table.trust_proxy,
+        user_header=table.user_header if args.user_header is None else args.user_header,
+        oidc=table.oidc,
         socket=Path(socket).expanduser().absolute() if socket else None,
         max_sessions=int(sessions),
         resume_s=seconds(args.keep or table.keep, "keep"),

@@ -21,7 +21,7 @@ from tests.alerts.conftest import Receiver, message, until
 
 from sandbox_console.errors import ConsoleError, SecretError
 from sandbox_console.service.alert_options import AlertChannel
-from sandbox_console.service.alerts.channels import command, desktop, email, shapes, webhook
+from sandbox_console.service.alerts.channels import command, desktop, email, message_json, webhook
 from sandbox_console.service.alerts.channels.channel import NotDelivered
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -77,16 +77,16 @@ async def test_an_address_that_is_a_secret_is_in_no_error() -> None:
 
 
 def test_slack_gets_no_markup_of_a_guests() -> None:
-    told = shapes.slack(message(HOSTILE))
+    told = message_json.slack(message(HOSTILE))
     assert "<!channel>" not in told["text"]
     assert "&lt;!channel&gt;" in told["text"]
     assert {block["text"]["type"] for block in told["blocks"]} == {"plain_text"}
-    many = shapes.slack(message(*(f"text {number} " * 40 for number in range(100))))
+    many = message_json.slack(message(*(f"text {number} " * 40 for number in range(100))))
     assert max(len(block["text"]["text"]) for block in many["blocks"]) <= 3000
 
 
 def test_alertmanager_gets_what_its_api_takes() -> None:
-    [told] = shapes.alertmanager(message())
+    [told] = message_json.alertmanager(message())
     assert told["labels"] == {"alertname": "died", "severity": "critical", "sandbox": "web", "subject": "fake/local/id0",
                               "alert_id": "alert_0", "console": "here"}  # fmt: skip
     rfc3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

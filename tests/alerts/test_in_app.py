@@ -17,7 +17,7 @@ from sandbox_console.model.alert import Alert, AlertState
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.service.alert_options import AlertChannel, AlertOptions, AlertRule
-from sandbox_console.service.alerts.book import AlertBook
+from sandbox_console.service.alerts.alerts import AlertBook
 from sandbox_console.service.alerts.store import AlertStore, Changes
 from sandbox_console.service.alerts.watch import alerts_folder
 from sandbox_console.service.config import TuiOptions

@@ -13,9 +13,11 @@ from pathlib import Path
 from tests.audit.conftest import SMALL
 
 from sandbox_console.audit import end_proof, head, open_segment, page_digest_writer, page_digests, store
+from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
+from sandbox_console.audit.urgent_rows import UrgentRows
 from sandbox_console.model.audit import Kind
 
 OF_THE_CLOSE = {one.__file__ for one in (end_proof, head, open_segment, page_digest_writer, page_digests, store)}
@@ -24,7 +26,7 @@ OF_THE_CLOSE = {one.__file__ for one in (end_proof, head, open_segment, page_dig
 def main(path: Path, left: int) -> None:
     layout = Layout(path)
     session = Session(layout.sessions)
-    writer = store.Store(layout, SMALL, "test", session.id)
+    writer = store.Store(layout, SMALL, "test", session.id, UrgentRows(layout.urgent(session.id), Keys(layout.key)))
     writer.append(Draft(Kind.ATTEMPT, "test", session.id, "exec", "fake", "box"))
 
     def trace(frame, event, _):

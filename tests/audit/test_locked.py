@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -171,3 +175,109 @@ async def test_the_logs_own_lock_names_who_holds_it(tmp_path):
     holder.release()
     await act(journal, 1)
     await journal.close()
+
+
+async def test_while_a_console_keeps_the_lock_what_is_urgent_is_recorded_beside_the_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    monkeypatch.setattr(lock, "WAIT_S", 3600)
+    path, told = tmp_path / "audit.db", []
+    journal = await Journal.open(path, "test", waits=told.append)
+    await act(journal, 3)
+    running = await journal.begin("exec", "fake", "box", {})
+    holder = Holder(FLOCK, Layout(path).lock)
+    for verb in EMERGENCIES:
+        permit = await journal.begin(verb, "fake", "box", {"told": verb})
+        assert permit.audit_id < 0, "a row has no place yet"
+        await journal.finish(permit, Outcome.OK, 1, {})
+    await journal.refuse("kill", "fake", "box", {}, Outcome.DENIED, {"rule": "x"})
+    await journal.finish(running, Outcome.OK, 1, {})
+    who = f"process {holder.pid} ({Path(f'/proc/{holder.pid}/comm').read_text().strip()})"
+    assert told[0] == f"waiting for {who}"
+    assert told.count(f"{who} has it; what is done is recorded beside it") == 1
+    found = await verify.verify(path)
+    assert found.ok, found.problem
+    assert any(limit.startswith("13 urgent rows wait in sessions/") for limit in found.limits)
+    holder.release()
+    await act(journal, 1)
+    await journal.close()
+    found = await verify.verify(path)
+    assert (found.ok, found.open_attempts) == (True, 0), found.problem
+    assert (await query.entry(path, running.audit_id)).outcome == "ok"
+    listed = await query.entries(path, AuditQuery(limit=7))
+    assert [(one.attempt.action, one.outcome) for one in listed[1:]] == [
+        ("kill", "denied"), *((verb, "ok") for verb in reversed(EMERGENCIES)),
+    ]  # fmt: skip
+    assert not list(Layout(path).sessions.iterdir())
+
+
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+async def test_what_is_recorded_beside_the_log_is_moved_by_the_next_console(ended, tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    path = tmp_path / "audit.db"
+    await (await Journal.open(path, "first")).close()
+    holder = Holder(FLOCK, Layout(path).lock)
+    journal = await Journal.open(path, "test")
+    permit = await journal.begin("kill", "fake", "box", {})
+    if ended == "closed":
+        await journal.finish(permit, Outcome.OK, 1, {})
+        await asyncio.wait_for(journal.close(), 5)
+    else:
+        journal._anchoring.cancel()
+        journal._summing.cancel()
+        os.close(journal._session._fd)
+    holder.release()
+    await (await Journal.open(path, "next")).close()
+    [entry] = await query.entries(path, AuditQuery(action="kill"))
+    assert (entry.attempt.actor, entry.outcome) == ("test", "ok" if ended == "closed" else "unknown")
+    found = await verify.verify(path)
+    assert (found.ok, found.open_attempts) == (True, 0), found.problem
+    assert not list(Layout(path).sessions.glob("*.urgent"))
+
+
+async def test_only_rows_of_a_console_are_moved_and_each_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    path = tmp_path / "audit.db"
+    await (await Journal.open(path, "first")).close()
+    holder = Holder(FLOCK, Layout(path).lock)
+    journal = await Journal.open(path, "test")
+    await journal.finish(await journal.begin("kill", "fake", "box", {}), Outcome.OK, 1, {})
+    await journal.close()
+    [file] = Layout(path).sessions.glob("*.urgent")
+    genuine = file.read_bytes()
+    file.write_bytes(genuine + genuine.splitlines()[0].replace(b'"kill"', b'"stop"') + b"\n" + b"[" * 5000 + b"\n{")
+    lock_file = file.with_suffix(".lock").read_bytes()
+    holder.release()
+    await (await Journal.open(path, "next")).close()
+    file.write_bytes(genuine)  # as if the console had died before it could remove the file
+    file.with_suffix(".lock").write_bytes(lock_file)
+    await (await Journal.open(path, "again")).close()
+    assert [one.attempt.action for one in await query.entries(path, AuditQuery(limit=9))] == ["kill"]
+    found = await verify.verify(path)
+    assert found.problem.endswith("lines in a session's file of urgent rows were not a console's, and were refused")
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM record WHERE action = 'urgent-refused'").fetchone() == (1,)
+
+
+async def test_a_kill_goes_on_while_a_console_is_stopped_with_the_lock(tmp_path, monkeypatch):
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path))
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    monkeypatch.setattr(lock, "WAIT_S", 3600)
+    ref = SandboxRef("fake", "local", "box-id-1")
+    box = Sandbox(ref, "box", Status.RUNNING, "x", spec=SandboxSpec("box", image="x"))
+    async with open_console(Config(), backends=[FakeBackend([box])]) as console:
+        await console.perform(Pause(ref)).result()
+        path = console.audit_log.path
+    holder = Holder(FLOCK, Layout(path).lock)
+    os.kill(holder.pid, signal.SIGSTOP)
+    async with open_console(Config(), backends=[FakeBackend([box])]) as console:
+        waiting = asyncio.create_task(console.perform(Start(ref)).result())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(console.perform(Kill(ref)).result(), 10)  # though another action waits for the lock
+        assert not waiting.done()
+        os.kill(holder.pid, signal.SIGCONT)
+        holder.release()
+        await asyncio.gather(waiting, return_exceptions=True)
+    async with open_console(Config(), backends=[FakeBackend([box])]) as console:
+        [entry] = await console.history(AuditQuery(action="kill"))
+        assert entry.outcome == "ok"
+        assert (await console.verify()).ok

@@ -15,10 +15,12 @@ from tests.audit.conftest import SMALL, act, spoil
 from sandbox_console.audit import query, segments, verify, verify_segment
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal
+from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Store
+from sandbox_console.audit.urgent_rows import UrgentRows
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import AuditQuery, Outcome
 
@@ -65,13 +67,13 @@ async def test_a_dead_sessions_attempt_of_a_newer_segment_becomes_unknown(tmp_pa
     layout = Layout(path)
     await (await Journal.open(path, "first", SMALL)).close()
     session = Session(layout.sessions)
-    store = Store(layout, SMALL, "test", session.id)
+    store = Store(layout, SMALL, "test", session.id, UrgentRows(layout.urgent(session.id), Keys(layout.key)))
     journal = await Journal.open(path, "other", SMALL)
     await act(journal, 300)
     await journal.begin("exec", "fake", "cut short", {})
     assert len(layout.indices()) > 1
     await journal.close()
-    assert store.close_dead_sessions() == 1
+    assert store.begin()
     store.close()
     session.close()
     assert (await verify.verify(path)).open_attempts == 0

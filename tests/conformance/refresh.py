@@ -1,6 +1,6 @@
 """Asks each backend every check again and writes what docs/backends.md tells of it: ``make conformance``.
 
-``python -m tests.conformance.refresh [-k EXPRESSION] [bubblewrap|docker|podman|kubernetes|microsandbox]...``; without a name the first three,
+``python -m tests.conformance.refresh [-k EXPRESSION] [bubblewrap|docker|podman|kubernetes|microsandbox|a2a|...]...``; without a name the first three,
 which are everywhere. About five minutes; microsandbox is asked in its machine, which takes longer; kubernetes below tests/kubernetes/cluster/run. With ``-k``, as pytest has
 it, the checks that it names are asked and the others' stored results stay. A run that fails stores nothing.
 """
@@ -21,8 +21,11 @@ from sandbox_console.testing.conformance.table import Results
 
 ROOT = Path(__file__).parents[2]
 EVERYWHERE = ("bubblewrap", "docker", "podman")
+REMOTE = ("a2a", "microsandbox_legacy")
+"""Against this console's own servers, over bubblewrap."""
 COMMANDS = {
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in EVERYWHERE},
+    **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in REMOTE},
     "kubernetes": ("-m", "pytest", "-q", "--tb=native", "tests/conformance/test_kubernetes.py"),
     "microsandbox": ("-m", "tests.support.microvm.suite", "tests/conformance/test_microsandbox.py"),
 }
@@ -33,7 +36,11 @@ def refresh(name: str, only: str = "") -> bool:
     RESULTS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "results.json"
-        environment = {**os.environ, "REQUIRE": name, "CONFORMANCE_RESULTS": str(file)}
+        environment = {
+            **os.environ,
+            "REQUIRE": "bubblewrap" if name in REMOTE else name,
+            "CONFORMANCE_RESULTS": str(file),
+        }
         words = [*COMMANDS[name], *(["-k", only] if only else [])]
         done = subprocess.run([sys.executable, *words], env=environment, cwd=ROOT, check=False)
         if done.returncode == 0 and file.exists():

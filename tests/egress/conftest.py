@@ -12,7 +12,7 @@ from tests.egress import world
 from tests.support.engine import docker_engine
 from tests.support.permits import permit
 
-from sandbox_console.egress import ask, bundle, policy, records
+from sandbox_console.egress import ask, bundle, records, rule_files
 from sandbox_console.model.egress import EgressRecord, EgressRule
 
 __all__ = ["docker_engine", "permit"]
@@ -36,7 +36,7 @@ class Running:
         """Put rules in force."""
         self.rules = tuple(EgressRule(one) if isinstance(one, str) else one for one in rules)
         self.hosts = self.hosts if hosts is None else hosts
-        policy.save(self.folder / "policy", policy.Policy("box", self.rules, self.hosts))
+        rule_files.save(self.folder / "policy", rule_files.Policy("box", self.rules, self.hosts))
 
     def start(self, *more: str) -> None:
         fd = self._listener.fileno()

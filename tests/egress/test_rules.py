@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from sandbox_console.egress import policy, records
+from sandbox_console.egress import records, rule_files
 from sandbox_console.egress.addresses import is_global
 from sandbox_console.egress.decide import address_verdict, verdict
 from sandbox_console.egress.host_addresses import ready_words
@@ -86,8 +86,8 @@ def test_a_timed_rule_ends():
     rules = allow("acme.org", until=100.0)
     assert verdict(rules, "acme.org", 443, now=99.9).allowed
     assert not verdict(rules, "acme.org", 443, now=100.0).allowed
-    assert policy.next_expiry(rules, 5.0) == 100.0
-    assert policy.next_expiry(rules, 100.0) is None
+    assert rule_files.next_expiry(rules, 5.0) == 100.0
+    assert rule_files.next_expiry(rules, 100.0) is None
 
 
 @pytest.mark.parametrize(
@@ -123,23 +123,23 @@ def test_addresses_and_rules_that_name_them():
 
 def test_a_policy_is_read_back_as_it_was_saved(tmp_path):
     rules = allow("acme.org") + deny("b.acme.org") + (EgressRule("c.org:22", until=12.5, source="live"),)
-    made = policy.Policy("box", rules, {"db": ("10.0.0.1", "::1")})
-    policy.save(tmp_path, made)
-    assert policy.load(tmp_path) == made
+    made = rule_files.Policy("box", rules, {"db": ("10.0.0.1", "::1")})
+    rule_files.save(tmp_path, made)
+    assert rule_files.load(tmp_path) == made
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"version": 2}', '{"version":1,"sandbox":"a","hosts":{},"rules":[1]}']
 )
 def test_a_damaged_policy_is_an_error(tmp_path, text):
-    (tmp_path / policy.FILE).write_text(text)
+    (tmp_path / rule_files.FILE).write_text(text)
     with pytest.raises(ValueError):
-        policy.load(tmp_path)
+        rule_files.load(tmp_path)
 
 
 def test_a_hosts_file():
     text = "10.0.0.1 a.acme.org B.acme.org # two\n::1 a.acme.org\n\n# none\n"
-    assert policy.parse_hosts(text) == {"a.acme.org": ("10.0.0.1", "::1"), "b.acme.org": ("10.0.0.1",)}
+    assert rule_files.parse_hosts(text) == {"a.acme.org": ("10.0.0.1", "::1"), "b.acme.org": ("10.0.0.1",)}
 
 
 def record(number, **more):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.kubernetes.recorded import recording
 
-from sandbox_console.backends.kubernetes import objects, raw, translate
+from sandbox_console.backends.kubernetes import objects, raw_object, translate
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.verdict import verdict
 
@@ -106,7 +106,7 @@ def test_raw_has_no_value_of_a_variable():
     repeated = json.dumps(pod)
     pod["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = repeated
     assert "hunter2-value" in repeated
-    shown = raw.public(json.dumps(pod).encode())
+    shown = raw_object.public(json.dumps(pod).encode())
     assert "hunter2-value" not in json.dumps(shown)
     assert shown["spec"]["containers"][0]["env"] == [{"name": "SECRET_THING", "value": "***"}]
 

@@ -12,8 +12,8 @@ from tests.secrets.test_visible_text import VALUE, streamed
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets.leaks import Scanner
 from sandbox_console.secrets.redactor import Redactor
-from sandbox_console.secrets.rows import Rows
 from sandbox_console.secrets.screen import _KNOWN, Screen, roams
+from sandbox_console.secrets.screen_rows import Rows
 from sandbox_console.secrets.stream_redactor import StreamRedactor
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 

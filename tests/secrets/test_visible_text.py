@@ -242,3 +242,45 @@ def test_a_flood_of_codes_that_never_end_costs_a_fixed_amount_for_each_byte(unit
 def test_text_of_an_image_in_a_string_passes_byte_for_byte():
     data = b"\x1b]1337;File=inline=1:" + base64.b64encode(random.Random(1).randbytes(200_000)) + b"\x07 after\n"
     assert streamed(data, [*range(0, len(data), 4096)], Redactor([VALUE])) == data
+
+
+LONG = 70 * 1024
+WAYS = {
+    "a title": b"\x1b]0;" + b"t" * LONG + b"\x07",
+    "an image": b"\x1bPq" + b"~" * 3 * LONG + b"\x1b\\",
+    "of DEC": C1["DCS"] + b"t" * LONG + ST,
+    "two": b"\x1bPq" + b"~" * LONG + b"\x1b\\" + b"\x1b]0;" + b"t" * LONG + b"\x07",
+    "colours": b"\x1b[31m" * (LONG // 4),
+    "one colour": b"\x1b[" + b"0;" * LONG + b"m",
+    "zero-width": "\u200b".encode() * LONG,
+}
+
+
+@pytest.mark.parametrize("size", [1000, 4096, 1 << 16, 1 << 20])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("at", [1, 8, len(VALUE) - 1])
+def test_no_length_of_codes_shows_the_rest_of_a_value(way, size, at):
+    """After 64 KiB the beginning was given up as stars, and nearly all of the value followed."""
+    head, tail = VALUE[:at].encode(), VALUE[at:].encode()
+    data = b"before " + head + WAYS[way] + tail + b" after\n"
+    shown = streamed(data, [*range(0, len(data), size)], Redactor([VALUE]))
+    assert shown.startswith(b"before ")
+    assert shown.endswith(b" after\n")
+    assert len(tail) < 2 or tail not in shown
+    assert len(head) < 2 or head not in shown
+    assert MASK in shown
+
+
+@pytest.mark.parametrize("size", [1000, 4096, 1 << 16])
+def test_a_value_within_a_long_string_is_masked_wherever_it_is_cut(size):
+    for offset in range(0, 200, 7):
+        data = b"\x1b]0;" + b"t" * (LONG - offset) + VALUE.encode() + b"t" * LONG + b"\x07ok\n"
+        assert VALUE.encode() not in streamed(data, [*range(0, len(data), size)], Redactor([VALUE]))
+
+
+def test_what_only_begins_like_a_value_stays_beside_a_long_string():
+    data = b"a h" + WAYS["a title"] + b"ere\n"
+    shown = streamed(data, [*range(0, len(data), 4096)], Redactor([VALUE]))
+    assert shown.startswith(b"a h\x1b]0;ttt")
+    assert shown.endswith(b"t\x07ere\n")
+    assert b"[secret]" not in shown

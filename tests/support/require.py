@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support import inspector
+from tests.support import inspector, old_microsandbox
 from tests.support.microvm import parts
 
 from sandbox_console.backends.microsandbox import kvm
@@ -105,6 +105,11 @@ def _mcp_inspector() -> str:
     return inspector.install()
 
 
+def _old_microsandbox() -> str:
+    """Installs it, so ask in a fixture, not while tests are collected."""
+    return old_microsandbox.install()
+
+
 def _strace() -> str:
     return "" if shutil.which("strace") else "no strace on PATH"
 
@@ -158,6 +163,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "machine": _machine,
     "mcp-inspector": _mcp_inspector,
     "microsandbox": _microsandbox,
+    "old-microsandbox": _old_microsandbox,
     "textual-web": _textual_web,
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import sandbox_console
 
 SOURCE = Path(sandbox_console.__file__).parent
-FACES = ("cli", "tui", "web", "servers", "api", "adapters")
+FACES = ("cli", "tui", "web", "library", "sync", "servers", "adapters")
 
 
 def trees(*rooms):
@@ -64,10 +64,13 @@ def test_nothing_is_imported_by_name_but_in_the_registry_and_the_entry_point():
             assert name not in ("import_module", "__import__", "entry_points"), path
 
 
+BACKENDS = ["a2a", "bubblewrap", "docker", "kubernetes", "microsandbox", "microsandbox_legacy", "podman"]
+
+
 def test_the_fake_is_not_registered():
     from sandbox_console.backends import registry
 
-    assert set(registry.available()) == {"bubblewrap", "docker", "kubernetes", "microsandbox", "podman"}
+    assert sorted(registry.available()) == BACKENDS
 
 
 def test_listing_backends_imports_no_sdk_and_no_screen():
@@ -78,7 +81,7 @@ def test_listing_backends_imports_no_sdk_and_no_screen():
         "print(names, heavy, mine)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['bubblewrap', 'docker', 'kubernetes', 'microsandbox', 'podman'] [] []\n"
+    assert done.stdout == f"{BACKENDS} [] []\n"
 
 
 def test_the_methods_that_are_checked_for_a_permit_are_those_that_take_one():

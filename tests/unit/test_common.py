@@ -16,6 +16,7 @@ from sandbox_console.backends.docker.stats import measure
 MIB = 1 << 20
 BACKENDS = Path(sandbox_console.__file__).parent / "backends"
 ALL = {"bubblewrap", "docker", "microsandbox"}
+REMOTE = {"a2a", "microsandbox_legacy"}
 
 
 def sources():
@@ -64,6 +65,6 @@ def test_one_concept_has_one_file_name_in_every_backend_that_has_it():
     assert len(names) > 10
     for name in names:
         # Podman is reached by docker's modules: only where it is found and what is registered are its own.
-        # A cluster has no gateway, no ports of this host and no statistics of its own.
-        having = {path.parent.name for path in BACKENDS.glob(f"*/{name}.py")} - {"podman", "kubernetes"}
+        # A cluster has no gateway, no ports of this host and no statistics of its own; a remote server has even less.
+        having = {path.parent.name for path in BACKENDS.glob(f"*/{name}.py")} - {"podman", "kubernetes", *REMOTE}
         assert having >= {"bubblewrap", "docker"} if name in ("events", "attach") else having == ALL, name

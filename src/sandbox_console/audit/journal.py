@@ -8,19 +8,22 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
-from sandbox_console.audit import segment_index
+from sandbox_console.audit import lock, segment_index
 from sandbox_console.audit.db_thread import Worker
+from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.open_segment import unavailable
 from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Store
+from sandbox_console.audit.urgent_rows import FIRST, Claim, UrgentRows
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.actor import acting
@@ -35,6 +38,9 @@ ANCHOR_S = 60.0
 
 SUMMARISE_S = 5.0
 
+HELD_UP_S = 0.05
+"""How long an urgent row waits for the lock if the one before it could not get it."""
+
 
 class Journal:
     """The writing end of one process, made by :meth:`open`. Every method raises AuditUnavailable if it cannot write.
@@ -43,13 +49,17 @@ class Journal:
     transaction open in 54 of 200 tries; cancelling this one left it open in none.
     """
 
-    def __init__(self, worker: Worker, layout: Layout, store: Store, session: Session, actor: str) -> None:
+    def __init__(
+        self, worker: Worker, layout: Layout, store: Store, session: Session, actor: str, *, held_up: bool,
+        waits: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self._worker = worker
         self._layout = layout
         self._store = store
         self._session = session
         self._actor = actor
         self._attempts: dict[int, Draft] = {}
+        self._held_up, self._waits = held_up, waits
         self._stopping = threading.Event()
         self._anchoring = asyncio.create_task(self._anchor())
         self._summing = asyncio.create_task(self._summarise())
@@ -72,8 +82,9 @@ class Journal:
             layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             session = Session(layout.sessions)
             name = session.id
-            await run_to_completion(worker.run(lambda: made.append(Store(layout, keep, actor, name, waits))))
-            await run_to_completion(worker.run(made[0].close_dead_sessions))
+            urgent = UrgentRows(layout.urgent(name), Keys(layout.key))
+            await run_to_completion(worker.run(lambda: made.append(Store(layout, keep, actor, name, urgent, waits))))
+            begun = await run_to_completion(worker.run(made[0].begin))
         except BaseException as error:
             for store in made:
                 await run_to_completion(worker.run(store.close))
@@ -83,7 +94,7 @@ class Journal:
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise unavailable(error, path) from error
             raise
-        return cls(worker, layout, made[0], session, actor)
+        return cls(worker, layout, made[0], session, actor, held_up=not begun, waits=waits)
 
     async def close(self) -> None:
         """End the session. Attempts still open become unknown when the next console starts."""
@@ -92,7 +103,7 @@ class Journal:
         try:
             await run_to_completion(self._finish())
         finally:
-            self._session.close(clean=not self._attempts)
+            self._session.close(clean=not (self._attempts or self._store.urgent.waiting))
             self._worker.end()
 
     async def _finish(self) -> None:
@@ -105,7 +116,7 @@ class Journal:
     async def begin(self, action: str, backend: str, target: str, body: Mapping[str, Any]) -> Permit:
         """Commit an attempt and permit its effect. A cancellation meanwhile is recorded and raised again."""
         draft = self._draft(Kind.ATTEMPT, action, backend, target, body)
-        task = asyncio.ensure_future(self._run(self._store.append, draft))
+        task = asyncio.ensure_future(self._append(draft))
         try:
             [seq] = await shielded(task)
         except asyncio.CancelledError:
@@ -128,7 +139,7 @@ class Journal:
         attempt = self._draft(Kind.ATTEMPT, action, backend, target, body)
         end = Draft(Kind.OUTCOME, attempt.actor, attempt.session, action, backend, target, None, attempt.request_id,
                     outcome, 0, reason)  # fmt: skip
-        seqs = await run_to_completion(self._run(self._store.append, attempt, end))
+        seqs = await run_to_completion(self._append(attempt, end))
         return seqs[0]
 
     async def finish(
@@ -146,7 +157,7 @@ class Journal:
     async def note(self, permit: Permit, backend: str, target: str, body: Mapping[str, Any]) -> None:
         """Add what became known after the outcome, such as how a shell ended."""
         draft = self._draft(Kind.NOTE, permit.verb, backend, target, body, ref=permit.audit_id)
-        await run_to_completion(self._run(self._store.append, draft))
+        await run_to_completion(self._append(draft))
 
     @staticmethod
     def inherited(audit_id: int, verb: str) -> Permit:
@@ -169,7 +180,7 @@ class Journal:
     ) -> None:
         draft = Draft(Kind.OUTCOME, attempt.actor, attempt.session, attempt.action, attempt.backend, attempt.target,
                       seq, attempt.request_id, outcome, dur_us, body)  # fmt: skip
-        await run_to_completion(self._run(self._store.append, draft))
+        await run_to_completion(self._append(draft))
 
     def _draft(
         self, kind: Kind, action: str, backend: str, target: str, body: Mapping[str, Any], ref: int | None = None
@@ -197,6 +208,28 @@ class Journal:
         for index in self._layout.indices()[-2::-1]:
             if index not in done and not self._stopping.is_set():
                 done |= summarised(self._layout, [index], self._stopping.is_set)
+
+    async def _append(self, *drafts: Draft) -> list[int]:
+        """Commit rows. Urgent ones are recorded beside the log if they cannot be committed soon."""
+        if not all(draft.urgent for draft in drafts):
+            return await self._run(self._store.append, *drafts)
+        claim = Claim()
+        appended = asyncio.ensure_future(self._run(partial(self._store.append, *drafts, claim=claim)))
+        await asyncio.wait([appended], timeout=HELD_UP_S if self._held_up else lock.URGENT_S)
+        if appended.done() or not claim.take():
+            self._held_up = False
+            return await appended
+        self._held_up = True
+        appended.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # it gives up when it sees the claim taken
+        try:
+            numbers = await asyncio.to_thread(self._store.urgent.put, drafts)
+        except (OSError, ValueError) as error:
+            raise unavailable(error, self._store.urgent.path) from error
+        if numbers[0] == FIRST:
+            self._waits(f"{lock.holder(self._layout.lock)} has it; what is done is recorded beside it")
+        return numbers
 
     async def _run(self, function: Callable[..., T], *args: Any) -> T:
         return await self._worker.run(function, *args)

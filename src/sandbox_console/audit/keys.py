@@ -65,6 +65,14 @@ class Keys:
         self._row, self._head = (hmac.digest(self._secret, domain, "sha256") for domain in (_ROW, _HEAD))
         return self._secret != before
 
+    def load_or_make(self) -> bool:
+        """Load the key, or make one. Returns whether it differs from the previous one. Raises as `load` and `make`."""
+        try:
+            return self.load()
+        except FileNotFoundError:
+            self.make()
+            return True
+
     def secret(self) -> bytes:
         """The key itself. Raises OSError, KeyRefused, ValueError for a malformed one."""
         self.load()

@@ -43,6 +43,10 @@ class Layout(Struct, frozen=True):
         """The folder of the sessions' locks."""
         return self.folder / "sessions"
 
+    def urgent(self, session: str) -> Path:
+        """The file of a session's urgent rows that could not wait for the lock."""
+        return self.sessions / f"{session}.urgent"
+
     @property
     def anchors(self) -> Path:
         """Signed heads of the chain, one JSON line each."""

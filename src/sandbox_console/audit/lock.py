@@ -15,6 +15,9 @@ from sandbox_console.model.text import clean
 WAIT_S = 40.0
 """Seconds to wait for the lock, or for a program that has the database. A backup may take half a minute."""
 
+URGENT_S = 3.0
+"""Seconds that an urgent row waits for the lock before it is recorded beside the log."""
+
 TELL_S = 1.0
 """Seconds to wait for the lock before reporting who holds it."""
 
@@ -45,6 +48,10 @@ def _process(pid: int) -> str:
         return f"process {pid}"
 
 
+class LockHeld(AuditUnavailable):
+    """Another process kept the lock for as long as the caller could wait."""
+
+
 class Lock:
     """The lock's file, open for as long as the process writes."""
 
@@ -61,8 +68,8 @@ class Lock:
             self._fd = -1
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the lock. Raises AuditUnavailable if another process keeps it for WAIT_S."""
+    def held(self, wait_s: float | None = None, given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Hold the lock. Raises LockHeld if another process keeps it for ``wait_s`` (WAIT_S), or once ``given_up``."""
         began, pause, reported = time.monotonic(), 0.0002, False
         while True:
             try:
@@ -73,8 +80,8 @@ class Lock:
                 if waited > TELL_S and not reported:
                     reported = True
                     self.waits(f"waiting for {holder(self._path)}")
-                if waited > WAIT_S:
-                    raise AuditUnavailable(
+                if waited > (WAIT_S if wait_s is None else wait_s) or given_up():
+                    raise LockHeld(
                         f"the audit log is locked by {holder(self._path)}: {self._path}",
                         hint="a console that was stopped (Ctrl+Z) holds it until it goes on: continue or end it",
                     ) from None

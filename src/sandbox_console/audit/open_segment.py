@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from sandbox_console.audit import schema, segments, sessions
@@ -129,6 +129,16 @@ class OpenSegment:
             _, frames, _ = self.there().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             return int(frames)
         return -1
+
+    def settle(self) -> None:
+        """Move the rest of each sealed segment's write-ahead log into its file."""
+        for index in self.layout.indices()[:-1]:
+            path = self.layout.segment(index)
+            with suppress(sqlite3.Error, OSError, AuditUnavailable):
+                if path.with_name(path.name + "-wal").stat().st_size:
+                    self.set_aside_foreign(path)
+                    with closing(segments.connect(path)) as db:
+                        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def size(self) -> int:
         """The size of the database in bytes."""

@@ -33,6 +33,8 @@ class Draft(Struct, frozen=True):
     outcome: str = ""
     dur_us: int | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
+    at_ns: int = 0
+    """When it was recorded beside the log; 0 for a row that is recorded now."""
 
     @property
     def urgent(self) -> bool:
@@ -51,8 +53,8 @@ def chained(drafts: Sequence[Draft], head: Position, mac: Callable[[bytes], byte
         seq += 1
         ref = seq - 1 if draft.ref is None and draft is not drafts[0] else draft.ref
         columns = (
-            seq, time.time_ns(), str(draft.kind), ref, draft.actor, draft.session, draft.request_id, draft.action,
-            draft.backend, draft.target, str(draft.outcome), draft.dur_us, canonical(draft.body),
+            seq, draft.at_ns or time.time_ns(), str(draft.kind), ref, draft.actor, draft.session, draft.request_id,
+            draft.action, draft.backend, draft.target, str(draft.outcome), draft.dur_us, canonical(draft.body),
         )  # fmt: skip
         made = chain.made(2 if mac else 1, prev, columns)
         rows.append((*columns, prev, made, *([mac(made)] if mac else [])))

@@ -5,22 +5,24 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
-from sandbox_console.audit import chain, rows, schema, segments, sessions
+from sandbox_console.audit import chain, lock, rows, schema, segments
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.end_proof import PLANTED, REWRITTEN, UNANCHORED, UNDIGESTED, EndProof
 from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock
+from sandbox_console.audit.left_rows import LeftRows
+from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock, LockHeld
 from sandbox_console.audit.open_segment import ROOM, SQLITE_FULL, OpenSegment, busy, unavailable
 from sandbox_console.audit.page_digest_writer import PageDigests
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.audit.retention import RetentionPolicy, remove_segment, too_old
 from sandbox_console.audit.rows import Draft, Row
+from sandbox_console.audit.urgent_rows import Claim, UrgentRows
 from sandbox_console.errors import AuditUnavailable
-from sandbox_console.model.audit import Kind, Outcome
+from sandbox_console.model.audit import Kind
 
 CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
 MOST_TOLD = 20  # pages that are named in a row
@@ -36,7 +38,8 @@ class Store:
     """One process's writing end of the log. Every method runs on one thread and raises AuditUnavailable.
 
     If the disk is full, or another program keeps the database locked, urgent rows (`Draft.urgent`) go into the reserve,
-    and from there into the database as soon as that is possible. Nothing else is accepted until then.
+    and from there into the database as soon as that is possible. Nothing else is accepted until then. While another
+    process keeps the log's own lock, they go into the session's `UrgentRows`.
     """
 
     def __init__(
@@ -45,9 +48,13 @@ class Store:
         keep: RetentionPolicy,
         actor: str,
         session: str,
+        urgent: UrgentRows,
         waits: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``waits`` is called with a text that says what an append is waiting for."""
+        """``urgent`` are the session's own rows beside the log.
+
+        ``waits`` is called with a text that says what an append is waiting for.
+        """
         if damaged := layout.damaged():
             hint = f"nothing is changed until it is away: look at it, then move it out of {layout.folder}"
             raise AuditUnavailable(f"the audit log cannot be used: {damaged}", hint=hint)
@@ -62,18 +69,98 @@ class Store:
         self._appends, self._spilled = 0, False
         self._segment = OpenSegment(layout, anchors, self._left)
         self._pages = PageDigests(layout, self._segment, self._keys)
-        self._proof = EndProof(layout, self._segment, anchors, self._reserve, self._tell)
+        self._proof = EndProof(layout, self._segment, anchors, self._reserve, self.tell)
+        self.urgent = urgent
+        self._left_rows = LeftRows(layout, self._keys, self._segment, self._proof, self, actor, session)
+        self._begun = False
+
+    def begin(self) -> bool:
+        """Open the log, and end the attempts of dead sessions as unknown.
+
+        Returns False if another process keeps the lock for URGENT_S: then the next append begins.
+        """
         try:
-            with self._lock.held():
+            with self._lock.held(lock.URGENT_S):
                 self._begin()
-        except BaseException as error:
+        except LockHeld:
+            return False
+        return True
+
+    def append(self, *drafts: Draft, claim: Claim | None = None) -> list[int]:
+        """Commit rows in one transaction and return their seqs. If it raises, nothing was committed.
+
+        It does nothing if somebody else takes the ``claim`` before it has the lock. While another program has the
+        database, the log's own lock is free most of the time, so that what is urgent can be recorded in the reserve.
+        """
+        began, reported = time.monotonic(), False
+        while True:
+            waited = time.monotonic() - began
+            try:
+                with self._lock.held(given_up=claim.taken if claim else lambda: False):
+                    if claim and not claim.take():
+                        return []
+                    claim = None
+                    self._begin()
+                    return self._append(drafts, may_wait=waited < WAIT_S)
+            except _Busy as error:
+                if waited > TELL_S and not reported:
+                    reported = True
+                    self._lock.waits(f"waiting for {error}")
+                time.sleep(_BRIEF_S)
+
+    def anchor(self, reason: str) -> None:
+        """Sign the head now, unless it is already signed."""
+        with self._lock.held():
+            self._begin()
+            self._segment.follow()
+            self._drain_if_free()
+            self._proof.anchor(reason)
+            if reason == "time":
+                self._note_pages()
+
+    def settle(self) -> None:
+        """Move the rest of a sealed segment's write-ahead log into its file, if a reader prevented that before."""
+        with self._lock.held():
+            self._segment.settle()
+
+    def close(self) -> None:
+        """Anchor, checkpoint and close under the lock, because closing the last connection checkpoints, too.
+
+        If another process keeps the lock, all that is committed is on disk; the next console signs it.
+        """
+        if not (self._begun or self.urgent.waiting):
+            self._lock.release()
+            return
+        try:
+            with suppress(LockHeld), self._lock.held(lock.URGENT_S if self._begun else 0.0):
+                with suppress(AuditUnavailable, sqlite3.Error, OSError):  # the next console signs it
+                    self._begin()
+                    self._segment.follow()
+                    self._drain_if_free()
+                    self._left_rows.move(self.urgent)
+                    self._proof.anchor("session")
+                self._note_pages()
+        finally:
             self._segment.release()
             self._lock.release()
-            if isinstance(error, (sqlite3.Error, OSError, ValueError)):
-                raise unavailable(error, layout.segment(self._segment.index or 1)) from error
-            raise
+
+    # Methods below run under the lock
 
     def _begin(self) -> None:
+        """Open the log, unless that has been done."""
+        if self._begun:
+            return
+        try:
+            self._open()
+            self._left_rows.close_dead_sessions()
+        except BaseException as error:
+            self._segment.release()
+            if isinstance(error, (sqlite3.Error, OSError, ValueError)):
+                raise unavailable(error, self._layout.segment(self._segment.index or 1)) from error
+            raise
+        self._begun = True
+
+    def _open(self) -> None:
         """Open the newest segment, and record what is missing or was changed since the last console closed it."""
         self._segment.open()
         self._segment.mend()
@@ -86,99 +173,30 @@ class Store:
         self._tell_changed_pages()
         self._proof.begin()
 
-    def append(self, *drafts: Draft) -> list[int]:
-        """Commit rows in one transaction and return their seqs. If it raises, nothing was committed.
-
-        While another program has the database, the log's own lock is free most of the time, so that what is urgent can
-        be recorded in the reserve.
-        """
-        began, reported = time.monotonic(), False
-        while True:
-            waited = time.monotonic() - began
-            try:
-                with self._lock.held():
-                    return self._append(drafts, may_wait=waited < WAIT_S)
-            except _Busy as error:
-                if waited > TELL_S and not reported:
-                    reported = True
-                    self._lock.waits(f"waiting for {error}")
-                time.sleep(_BRIEF_S)
-
-    def close_dead_sessions(self) -> int:
-        """End the attempts of sessions whose process is gone as unknown. Returns how many."""
-        with self._lock.held():
-            dead = set(sessions.dead(self._layout.sessions)) - {self._session}
-            if not dead:
-                return 0
-            self._segment.follow()  # another console may have begun the next segment and died in it
-            drafts = [
-                Draft(Kind.UNKNOWN, self._actor, self._session, row[2], row[3], row[4], row[0], row[5], Outcome.UNKNOWN,
-                      body={"reason": "the console's process ended before it could record the outcome"})
-                for row in schema.open_attempts(self._segment.there()) if row[1] in dead
-            ]  # fmt: skip
-            # Each is committed by itself, because the second of two drafts in one append belongs to the first.
-            for draft in drafts:
-                self._append([draft])
-            sessions.forget(self._layout.sessions, dead)
-            return len(drafts)
-
-    def anchor(self, reason: str) -> None:
-        """Sign the head now, unless it is already signed."""
-        with self._lock.held():
-            self._segment.follow()
-            self._drain_if_free()
-            self._proof.anchor(reason)
-            if reason == "time":
-                self._note_pages()
-
-    def settle(self) -> None:
-        """Move the rest of a sealed segment's write-ahead log into its file, if a reader prevented that before."""
-        with self._lock.held():
-            for index in self._layout.indices()[:-1]:
-                path = self._layout.segment(index)
-                with suppress(sqlite3.Error, OSError, AuditUnavailable):
-                    if path.with_name(path.name + "-wal").stat().st_size:
-                        self._segment.set_aside_foreign(path)
-                        with closing(segments.connect(path)) as db:
-                            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def close(self) -> None:
-        """Anchor, checkpoint and close under the lock, because closing the last connection checkpoints, too."""
-        try:
-            with self._lock.held():
-                with suppress(AuditUnavailable, sqlite3.Error, OSError):  # the next console signs it
-                    self._segment.follow()
-                    self._drain_if_free()
-                    self._proof.anchor("session")
-                self._note_pages()
-                self._segment.release()
-        finally:
-            self._lock.release()
-
-    # Methods below run under the lock
-
     def _append(self, drafts: Sequence[Draft], *, may_wait: bool = False) -> list[int]:
         """See ``append``. Raises _Busy if the caller should let go of the lock and try again."""
         urgent = all(draft.urgent for draft in drafts)
         try:
             # Urgent rows do not let go: they wait once, and go into the reserve; those after them need not wait again.
             self._segment.be_patient(TELL_S if urgent and not self._reserve.holding else _BRIEF_S)
-            another = self._load_key()
+            another = self._keys.load_or_make()
             self._segment.follow()
             self._segment.thaw()
             self._drain()
+            self._left_rows.move(self.urgent)
             self._tell_planted()
             if another:
-                self._tell(
-                    UNANCHORED, {"missing": [self._layout.key.name], "rows": rows.head(self._segment.there())[0]}
-                )
-            made = rows.chained(drafts, self._proof.compared(rows.head(self._segment.there())), self._mac)
-            self._commit(made)
+                self.tell(UNANCHORED, {"missing": [self._layout.key.name], "rows": rows.head(self._segment.there())[0]})
+            drafts = [self.urgent.placed(draft) for draft in drafts]
+            made = rows.chained(drafts, self._proof.compared(rows.head(self._segment.there())), self.mac())
+            self.commit(made)
         except KeyRefused as error:
             raise unavailable(error, self._layout.key) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if busy(error) and not urgent and may_wait:
                 raise _Busy(self._segment.holder()) from error
+            if any((draft.ref or 0) < 0 for draft in drafts):  # the row that it belongs to is beside the log, too
+                return self.urgent.put(drafts)
             made = self._after_trouble(error, drafts, urgent=urgent)
         self._appends += len(made)
         self._keep_up(made[-1])
@@ -187,8 +205,8 @@ class Store:
     def _after_trouble(self, error: Exception, drafts: Sequence[Draft], *, urgent: bool) -> list[Row]:
         if segments.is_damage(error):
             self._segment.leave(str(error))
-            made = rows.chained(drafts, rows.head(self._segment.there()), self._mac)
-            self._commit(made)
+            made = rows.chained(drafts, rows.head(self._segment.there()), self.mac())
+            self.commit(made)
             return made
         if urgent and (self._segment.full(error) or busy(error)):
             made = self._spill(drafts)
@@ -216,7 +234,7 @@ class Store:
         waiting = self._reserve.last()
         try:
             made = rows.chained(
-                drafts, rows.position(waiting) if waiting else rows.head(self._segment.there()), self._mac
+                drafts, rows.position(waiting) if waiting else rows.head(self._segment.there()), self.mac()
             )
             self._reserve.add(made)
         except (OSError, sqlite3.Error) as error:
@@ -235,7 +253,7 @@ class Store:
         last, prev = rows.head(self._segment.there())
         fresh = [row for row in self._reserve.rows() if row[0] > last]
         if fresh and fresh[0][chain.PREV] == prev and all(map(self._authentic, fresh)):
-            self._commit(fresh)
+            self.commit(fresh)
         self._reserve.clear()
         self._spilled = False
 
@@ -245,7 +263,8 @@ class Store:
                 self._segment.be_patient(_BRIEF_S)
                 self._drain()
 
-    def _commit(self, made: Sequence[Row]) -> None:
+    def commit(self, made: Sequence[Row]) -> None:
+        """Insert rows in one transaction. Raises sqlite3.Error."""
         db = self._segment.there()
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -261,31 +280,28 @@ class Store:
     def _left(self) -> None:
         self._proof.mine = None
 
-    @property
-    def _mac(self) -> Callable[[bytes], bytes] | None:
+    def add(self, draft: Draft) -> None:
+        """Append one row."""
+        self._append([draft])
+
+    def mac(self) -> Callable[[bytes], bytes] | None:
+        """What makes the MACs of the segment's rows; None if they have none."""
         return self._keys.of_row if self._segment.form > 1 else None
 
     def _authentic(self, row: Row) -> bool:
         """Whether a row from the reserve was written by a console for this segment."""
-        return row[chain.MAC :] == ((self._mac(row[chain.HASH]),) if self._mac else ())
-
-    def _load_key(self) -> bool:
-        """Load the key. Returns whether it differs from the previous one, which is then recorded."""
-        try:
-            return self._keys.load()
-        except FileNotFoundError:
-            self._keys.make()
-            return True
+        return row[chain.MAC :] == ((mac(row[chain.HASH]),) if (mac := self.mac()) else ())
 
     def _checkpoint(self, action: str, body: dict[str, Any]) -> Draft:
         return Draft(Kind.CHECKPOINT, self._actor, self._session, action, body=body)
 
-    def _tell(self, action: str, body: dict[str, Any]) -> None:
-        self._commit(rows.chained([self._checkpoint(action, body)], rows.head(self._segment.there()), self._mac))
+    def tell(self, action: str, body: dict[str, Any]) -> None:
+        """Commit a checkpoint."""
+        self.commit(rows.chained([self._checkpoint(action, body)], rows.head(self._segment.there()), self.mac()))
 
     def _tell_planted(self) -> None:
         if self._segment.planted:
-            self._tell(PLANTED, {"kept": self._segment.planted})
+            self.tell(PLANTED, {"kept": self._segment.planted})
             self._segment.planted = []
 
     def _tell_changed_pages(self) -> None:
@@ -308,7 +324,7 @@ class Store:
         """Record that the digests in the file are not the last ones, because new ones or a manifest would hide it."""
         self._proof.meet_head()
         if problem := self._pages.lost(self._proof.digested):
-            self._tell(UNDIGESTED, {"file": self._layout.pages.name, "problem": problem})
+            self.tell(UNDIGESTED, {"file": self._layout.pages.name, "problem": problem})
             self._proof.tell_digested(0)
 
     def _keep_up(self, last: Row) -> None:
@@ -330,7 +346,7 @@ class Store:
         draft = Draft(Kind.ROTATE, self._actor, self._session, "rotate", body={"next": self._segment.index + 1})
         try:
             db.execute("BEGIN IMMEDIATE")
-            rows.insert(db, rows.chained([draft], rows.head(db), self._mac))
+            rows.insert(db, rows.chained([draft], rows.head(db), self.mac()))
             schema.seal(db)
             db.execute("COMMIT")
         except sqlite3.Error:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox_console.audit import ship
+from sandbox_console.audit import ship, urgent_rows
 from sandbox_console.audit.anchors import Anchor, Anchors
 from sandbox_console.audit.end_proof import ANCHOR_EVERY
 from sandbox_console.audit.head import Head, HeadFile
@@ -59,6 +59,10 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     _against_gap(anchors.last() if signed and public is None else None, found)
     _against_cursor(shipped, found)
     walk_reserve(log, found)
+    if waiting := urgent_rows.waiting_in(layout.sessions):
+        found.warnings.append(
+            f"{waiting} urgent rows wait in {layout.sessions.name}/ until a console has the log's lock"
+        )
     if public is None:
         _against_head(log, head, beheaded, signed, found)
     _altered(found)

@@ -14,7 +14,7 @@ from sandbox_console.audit import chain, page_digests, schema, segments
 from sandbox_console.audit.anchors import Check
 from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.db_thread import unit
-from sandbox_console.audit.end_proof import CHANGED, FOREIGN, PLANTED, REWRITTEN, UNANCHORED, UNDIGESTED
+from sandbox_console.audit.end_proof import CHANGED, FOREIGN, PLANTED, REFUSED, REWRITTEN, UNANCHORED, UNDIGESTED
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.page_digests import Digests
@@ -103,7 +103,10 @@ async def walk_segment(log: Log, index: int, found: Findings, *, newest: bool) -
     found.last, found.head = walked.last, walked.head
     found.forged = found.forged or walked.forged
     if walked.went_back is not None:
-        found.warnings.append(f"the clock went back before row {walked.went_back}; the order is that of the ids")
+        found.warnings.append(
+            f"row {walked.went_back} is older than the one before it: the clock went back, or it was recorded beside "
+            "the log while another console had its lock; the order is that of the ids"
+        )
     if _left(log, index, found, newest=newest):
         return  # the next segment's beginning reports it
     if walked.problem:
@@ -164,17 +167,7 @@ def _walk(
         head = schema.head_of(db)
         if problem := _link(log, index, head, found) or _older(db, log, index, found):
             found.fail(problem, head.first_seq)
-        facts: dict[str, Any] = {
-            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
-            "rows": 0,
-            "attempts": 0,
-            "ends": 0,
-            "unknown": 0,
-            "pages": ("", ""),
-        }
-        facts["altered"] = schema.altered(db, closed=not noted)
-        facts["sha256"] = "" if noted else segments.digest_of(db)
-        facts["carried"] = segments.fingerprint(schema.carried(db))
+        facts = _facts(db, log, index, closed=not noted)
         found.signs = found.signs or schema.signs(db)
         columns = f"{_COLUMNS}, mac" if found.form > 1 else _COLUMNS
         rows = db.execute(f"SELECT {columns} FROM record ORDER BY seq")  # noqa: S608
@@ -191,6 +184,21 @@ def _walk(
         return facts, walked
     finally:
         db.execute("ROLLBACK")
+
+
+def _facts(db: sqlite3.Connection, log: Log, index: int, *, closed: bool) -> dict[str, Any]:
+    """What is known about a segment before its rows are read. The newest one is not ``closed``."""
+    return {
+        "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
+        "rows": 0,
+        "attempts": 0,
+        "ends": 0,
+        "unknown": 0,
+        "pages": ("", ""),
+        "altered": schema.altered(db, closed=closed),
+        "sha256": segments.digest_of(db) if closed else "",
+        "carried": segments.fingerprint(schema.carried(db)),
+    }
 
 
 def _older(db: sqlite3.Connection, log: Log, index: int, found: Findings) -> str:
@@ -219,13 +227,14 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
 
 def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     """The problems that consoles saw and recorded."""
-    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
+    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
     words = {CHANGED: "rows that a console had written before it were missing or different",
              UNANCHORED: "the anchors or their key were missing, and new ones were started",
              FOREIGN: "bytes that are no part of an anchor followed the last anchor",
              REWRITTEN: "the segment's file had been changed where it has no row",
              UNDIGESTED: "the digests of its pages were gone, changed or set back, and new ones were made",
-             PLANTED: "a file was beside the database that no console made, and was set aside unread"}  # fmt: skip
+             PLANTED: "a file was beside the database that no console made, and was set aside unread",
+             REFUSED: "lines in a session's file of urgent rows were not a console's, and were refused"}  # fmt: skip
     return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
 
 

@@ -7,12 +7,13 @@ are, and each interface cleans what it shows.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
+from sandbox_console.errors import SecretError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
@@ -26,15 +27,27 @@ Secrets = Sequence[ResolvedSecret]
 Progress = Callable[[str], None]
 
 
+ReadKey = Callable[[str], Awaitable[str]]
+"""Returns the value of a ``[secrets.NAME]`` table, which is masked in all output from then on. Raises SecretError."""
+
+
+async def _no_key(name: str) -> str:
+    raise SecretError(f"secret {name!r} is not defined", hint=f"add a [secrets.{name}] table to the config")
+
+
 class BackendSettings(Struct, frozen=True):
     """The settings of a provider: a folder of its own (0700, created on first use) and its config table.
 
     ``guests`` reads which folders of this machine guests can change, as far as is known without asking backends.
+    ``key`` reads the key of a server, by the name of its secret; a backend asks for it when it first needs it. ``mask``
+    hides a key that comes from elsewhere in all output.
     """
 
     state_dir: Path
     options: Mapping[str, Any] = field(default_factory=dict)
     guests: Callable[[], GuestFolders] = GuestFolders
+    key: ReadKey = _no_key
+    mask: Callable[[str], object] = len
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.egress import policy
+from sandbox_console.egress import rule_files
 from sandbox_console.errors import BackendError, ConfigError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model import hosts
 from sandbox_console.model.egress import Effect, EgressRule, EgressState
@@ -15,11 +15,11 @@ from sandbox_console.model.egress import Effect, EgressRule, EgressState
 def prepare(folder: Path, sandbox: str, patterns: Iterable[str], hosts_file: str) -> None:
     """Create a gateway's folder, or update its fixed addresses. Raises ConfigError, BackendError."""
     try:
-        names = policy.parse_hosts(Path(hosts_file).read_text()) if hosts_file else {}
+        names = rule_files.parse_hosts(Path(hosts_file).read_text()) if hosts_file else {}
     except (OSError, ValueError) as error:
         raise ConfigError(f"egress_hosts: {hosts_file} cannot be read: {error}") from error
     try:
-        policy.prepare(folder, sandbox, patterns, names)
+        rule_files.prepare(folder, sandbox, patterns, names)
     except (OSError, ValueError) as error:
         raise _broken(folder, error) from error
 
@@ -42,7 +42,7 @@ def rename(folder: Path, sandbox: str) -> None:
 def state(folder: Path, patterns: Iterable[str], gateway: str) -> EgressState:
     """The rules in force. If they cannot be read nothing passes, and ``gateway`` says so."""
     try:
-        return EgressState(policy.rules_now(folder, patterns), gateway)
+        return EgressState(rule_files.rules_now(folder, patterns), gateway)
     except (OSError, ValueError) as error:
         return EgressState((), gateway or f"its rules cannot be read: {error}")
 
@@ -71,7 +71,7 @@ def needless(name: str) -> Unsupported:
 
 def _change(folder: Path, **fields: object) -> None:
     try:
-        policy.change(folder, **fields)
+        rule_files.change(folder, **fields)
     except FileNotFoundError as error:
         raise NotFound(f"there are no egress rules in {folder}", hint="another state folder may have them") from error
     except (OSError, ValueError) as error:

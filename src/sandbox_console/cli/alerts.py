@@ -10,7 +10,7 @@ from sandbox_console.cli.watch import terminal
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.alert import Alert, Delivery, Silence
 from sandbox_console.model.quantities import parse_duration_s
-from sandbox_console.service.alerts.book import AlertBook
+from sandbox_console.service.alerts.alerts import AlertBook
 
 _MONTH_S = 31 * 86400
 

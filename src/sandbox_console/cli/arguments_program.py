@@ -43,7 +43,11 @@ def _add_tokens(verbs: Any, verb: _Add) -> None:
     add = verb(token, "add", "create a token and print it; it is not shown again")
     add.add_argument("name", metavar="NAME", help="whose token it is, for the audit log")
     add.add_argument(
-        "--scope", metavar="S", action="append", default=[], help="page, api, mcp or status; may be repeated"
+        "--scope",
+        metavar="S",
+        action="append",
+        default=[],
+        help="page, api, mcp, status or microsandbox; may be repeated",
     )
     add.add_argument("--expires", metavar="T", help="when it expires: 90s, 15m, 2h, 30d")
     verb(token, "ls", "list names, scopes and times; the tokens are stored only as hashes")
@@ -70,7 +74,11 @@ def _add_users(verbs: Any, verb: _Add) -> None:
     token = verb(user, "token", "create a token with a user's rights and print it; it is not shown again")
     token.add_argument("name", metavar="NAME", help="the user")
     token.add_argument(
-        "--scope", metavar="S", action="append", default=[], help="page, api, mcp or status; may be repeated"
+        "--scope",
+        metavar="S",
+        action="append",
+        default=[],
+        help="page, api, mcp, status or microsandbox; may be repeated",
     )
     token.add_argument(
         "--as", metavar="TOKEN", dest="token_name", help="the token's name; by default NAME.1, NAME.2 ..."
@@ -106,6 +114,7 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
     serve.add_argument(
         "--trust-proxy", metavar="ADDRESS", action="append", default=[], help="a proxy's address; needs --hostname"
     )
+    serve.add_argument("--user-header", metavar="H", help="the header in which that proxy names the user")
     serve.add_argument("--socket", metavar="PATH", help="listen on a socket file for a proxy; needs --hostname")
     serve.add_argument("--max-sessions", metavar="N", help="how many sessions may run; by default 8")
     serve.add_argument("--keep", metavar="T", help="how long a session without a page lives; by default 8h")
@@ -120,9 +129,13 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
     serve.add_argument("--api-port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--mcp", action="store_true", help="also serve MCP over HTTP, on its own port")
     serve.add_argument("--mcp-port", metavar="P", default="0", help="0 chooses a free port")
+    serve.add_argument(
+        "--microsandbox", action="store_true", help="also serve old microsandbox clients (JSON-RPC), on its own port"
+    )
+    serve.add_argument("--microsandbox-port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--status", action="store_true", help="also serve /status and /metrics, on their own port")
     serve.add_argument("--status-port", metavar="P", default="0", help="0 chooses a free port")
-    serve.add_argument("--no-page", action="store_true", help="with --api, --mcp or --status: do not serve the page")
+    serve.add_argument("--no-page", action="store_true", help="with one of these: do not serve the page")
 
 
 def _add_sessions(verbs: Any, verb: _Add) -> None:

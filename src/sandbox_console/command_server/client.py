@@ -47,13 +47,13 @@ def carry_out(words: list[str], caught: Callable[[], int]) -> int | None:
     """
     try:
         key = identity.key()
-        place = ProcessFolder(folder())
+        process_folder = ProcessFolder(folder())
     except OSError:
         return None
     try:
-        connection = place.connect(identity.name_of(key), ANSWER_S)
+        connection = process_folder.connect(identity.name_of(key), ANSWER_S)
     finally:
-        place.close()
+        process_folder.close()
     if connection is None:
         return None
     with connection:
@@ -64,24 +64,24 @@ def start() -> None:
     """Start a server for later calls, unless there is one. A failure of this does not affect this call."""
     with contextlib.suppress(OSError, RuntimeError):
         key = identity.key()
-        place = ProcessFolder(folder(), make=True)
+        process_folder = ProcessFolder(folder(), make=True)
         try:
             command = [sys.executable, "-P", "-m", "sandbox_console", "command-server", folder()]
-            place.start(identity.name_of(key), command, identity.at_start())
+            process_folder.start(identity.name_of(key), command, identity.at_start())
         finally:
-            place.close()
+            process_folder.close()
 
 
 def look() -> tuple[int, bool]:
     """The server that would be used now: its process (0 for none), and whether it answers."""
     try:
-        place = ProcessFolder(folder())
+        process_folder = ProcessFolder(folder())
     except OSError:
         return 0, False
     try:
-        connection = place.connect(identity.name_of(identity.key()), ANSWER_S)
+        connection = process_folder.connect(identity.name_of(identity.key()), ANSWER_S)
     finally:
-        place.close()
+        process_folder.close()
     if connection is None:
         return 0, False
     with connection:

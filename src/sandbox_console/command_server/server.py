@@ -29,18 +29,18 @@ def serve(folder: str, lock: int, run: child.Run, hold: child.Hold, idle_s: floa
     os.set_inheritable(lock, False)
     os.umask(0o077)
     key = identity.key()
-    place, name = ProcessFolder(folder), identity.name_of(key)
+    process_folder, name = ProcessFolder(folder), identity.name_of(key)
     began, loaded = _began_ns(), child.snapshot()
     if any(state[2] >= began for state in loaded.values()):
-        place.leave(name)  # code that is being changed may be partly old and partly new
+        process_folder.leave(name)  # code that is being changed may be partly old and partly new
         return
     gc.collect()
     gc.freeze()  # loaded objects stay shared with the children, because no collection writes to them
-    server = _Server(place.listen(name), lock, key, loaded, run, hold)
+    server = _Server(process_folder.listen(name), lock, key, loaded, run, hold)
     try:
         server.run(idle_s)
     finally:
-        place.leave(name)
+        process_folder.leave(name)
         server.refuse_the_rest()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from sandbox_console.egress.addresses import Address, is_global, is_near, plain
-from sandbox_console.egress.policy import in_force
+from sandbox_console.egress.rule_files import in_force
 from sandbox_console.model.egress import Effect, EgressRule, EgressVerdict
 from sandbox_console.model.hosts import DEFAULT_PORTS, HostPattern, normalise, parse, parse_address
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from sandbox_console.egress.connection import Refused
-from sandbox_console.egress.policy import FILE, Policy, in_force, load
+from sandbox_console.egress.rule_files import FILE, Policy, in_force, load
 from sandbox_console.model.egress import EgressRule
 
 

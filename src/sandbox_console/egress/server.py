@@ -17,11 +17,11 @@ from sandbox_console.egress.host_addresses import Host
 from sandbox_console.egress.http_forward import HALF_OPEN_S, forward
 from sandbox_console.egress.listener import Listener
 from sandbox_console.egress.local_route import stays_here
-from sandbox_console.egress.policy import in_force, next_expiry
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.relay import Budget
 from sandbox_console.egress.request import HEAD_MOST, BadRequest, Request, parse
 from sandbox_console.egress.resolve import Resolve, resolve
+from sandbox_console.egress.rule_files import in_force, next_expiry
 from sandbox_console.egress.rules import Rules
 from sandbox_console.egress.stream import Stream, TooLong, reset, tune
 from sandbox_console.egress.upstream import dial

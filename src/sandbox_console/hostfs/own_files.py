@@ -87,14 +87,17 @@ def load_own(path: Path, limit: int, decode: Callable[[bytes], T]) -> T | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        why, damaged = error.strerror or type(error).__name__, error.errno in _DAMAGE
+        reason, damaged = error.strerror or type(error).__name__, error.errno in _DAMAGE
     except NOT_OURS:
-        why, damaged = "its content is not what a console writes", True
-    leave_damaged(path, why) if damaged else tell(f"{path} cannot be read ({why}); the console goes on without it")
+        reason, damaged = "its content is not what a console writes", True
+    if damaged:
+        leave_damaged(path, reason)
+    else:
+        tell(f"{path} cannot be read ({reason}); the console goes on without it")
     return None
 
 
-def leave_damaged(path: Path, why: str) -> None:
+def leave_damaged(path: Path, reason: str) -> None:
     """Rename a damaged file to NAME.damaged and tell the user. If that fails, it stays, and that is told."""
     try:
         kept = f"is kept as {set_aside(path, DAMAGED).name}"
@@ -102,7 +105,7 @@ def leave_damaged(path: Path, why: str) -> None:
         return
     except OSError as error:
         kept = f"cannot be renamed ({error.strerror})"
-    tell(f"{path} is damaged ({why}) and {kept}; the console goes on without it")
+    tell(f"{path} is damaged ({reason}) and {kept}; the console goes on without it")
 
 
 def tell(text: str) -> None:

@@ -86,9 +86,9 @@ class LineIndex:
             return self._hits_as_seen(start, end, bytes(chunk[self._store.start_of(start) : size]))
         number_at, at = self._store.numbers(start, end), start
         for match in self.pattern.rest_of_line.finditer(chunk, self._store.start_of(start), size):
-            if (place := match.start()) >= size:  # an empty match after the last newline
+            if (start := match.start()) >= size:  # an empty match after the last newline
                 break
-            number = number_at(place, at)
+            number = number_at(start, at)
             if number >= at:
                 found.append(number)
                 at = number + 1
@@ -101,9 +101,9 @@ class LineIndex:
             return array("q", (at for at in range(start, end) if self.pattern.is_in(self._store.line(at).data)))
         number, at = start, 0
         for match in self.pattern.rest_of_line.finditer(text):
-            if (place := match.start()) >= len(text):
+            if (start := match.start()) >= len(text):
                 break
-            number, at = number + text.count(b"\n", at, place), place
+            number, at = number + text.count(b"\n", at, start), start
             if not found or found[-1] < number:
                 found.append(number)
         return found

@@ -45,7 +45,7 @@ class ReadPosition:
     @property
     def newest_ns(self) -> int:
         """The time of the newest line; -1 before the first."""
-        return max((place.at_ns for stream, place in self.reported.items() if stream is not None), default=-1)
+        return max((position.at_ns for stream, position in self.reported.items() if stream is not None), default=-1)
 
     @property
     def since_ns(self) -> int | None:

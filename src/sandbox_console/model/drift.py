@@ -87,8 +87,8 @@ def _compared(sandbox: Sandbox, spec: SandboxSpec, name: str, effective: str) ->
         return FieldDrift(name, asked, found, state, effective)
     if not asked or name in ("labels", "limits"):
         return None
-    if why := sandbox.untold.get(name, "" if sandbox.found else _UNREPORTED):
-        return FieldDrift(name, asked, None, DriftState.UNKNOWN, effective, why)
+    if reason := sandbox.untold.get(name, "" if sandbox.found else _UNREPORTED):
+        return FieldDrift(name, asked, None, DriftState.UNKNOWN, effective, reason)
     return FieldDrift(name, asked, asked, DriftState.SAME, effective, FIXED)
 
 
@@ -128,7 +128,7 @@ def adopt(sandbox: Sandbox) -> DriftRepair:
     if sandbox.spec is None:
         return DriftRepair()
     fields = drifted(sandbox)
-    left = {name: why for name in fields if (why := _not_askable(sandbox, name, sandbox.found[name]))}
+    left = {name: reason for name in fields if (reason := _not_askable(sandbox, name, sandbox.found[name]))}
     taken = {name: sandbox.found[name] for name in fields if name not in left}
     return DriftRepair(Update(sandbox.ref, _adopted(sandbox.spec, taken), drift="adopt") if taken else None, left)
 

@@ -112,6 +112,6 @@ def _address(text: str, given: str | None) -> str:
 
 def _number(text: str, given: str) -> int:
     if not (given.isascii() and given.isdigit() and len(given) <= 5 and 0 < int(given) < 65536):
-        what = repr(text) if text == given else f"{text!r}: {given!r}"
-        raise ValueError(f"{what} is not a port from 1 to 65535; {_WRITE}")
+        shown = repr(text) if text == given else f"{text!r}: {given!r}"
+        raise ValueError(f"{shown} is not a port from 1 to 65535; {_WRITE}")
     return int(given)

@@ -117,9 +117,9 @@ def _incapable(action: Action, capabilities: Capabilities, injects: Mapping[str,
         wanted += required_capabilities.of_spec(action.spec, injects)
     for field, capability in wanted:
         if not capabilities.has(capability):
-            what = f"{field}: {capability}" if field else str(capability)
+            requirement = f"{field}: {capability}" if field else str(capability)
             hint = _UNENFORCED if field in required_capabilities.LIMITS else ""
-            reason = f"{what} is unsupported here: {capabilities.reason(capability)}"
+            reason = f"{requirement} is unsupported here: {capabilities.reason(capability)}"
             return Deny(reason, "capability", str(capability), hint)
     return None
 

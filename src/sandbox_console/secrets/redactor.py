@@ -11,9 +11,9 @@ from typing import Any
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from sandbox_console.secrets import control_strings, visible_text
-from sandbox_console.secrets.cells import Form, form_of
 from sandbox_console.secrets.encodings import Edges, edges, forms
 from sandbox_console.secrets.screen import Screen, roams
+from sandbox_console.secrets.screen_cells import Form, form_of
 
 MASK = b"[secret]"
 
@@ -40,6 +40,8 @@ TALLY: ContextVar[Tally | None] = ContextVar("tally", default=None)
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
 _ROUNDS = 4
 _HELD_MOST = 64 * 1024
+_CODE_KEPT = 16
+"""The bytes that are kept of a control string that is too long: what begins it, and no character of a value."""
 
 
 class Redactor:
@@ -129,9 +131,22 @@ class Redactor:
         spans = self.spans(data, line)
         shown, rest = self._parted(data, spans, lambda part: self._unsure(part, line))
         if len(rest) > self._longest + _HELD_MOST:  # endless codes, within the beginning of a value or alone
-            alone = visible_text.begun(rest) == len(rest)
-            shown, rest = shown + (rest if alone else MASK), b""
+            more, rest = (rest, b"") if visible_text.begun(rest) == len(rest) else self._shortened(rest)
+            shown += more
         return self.settled(shown, line) if spans else shown, rest
+
+    def _shortened(self, rest: bytes) -> tuple[bytes, bytes]:
+        """Bytes that may begin a value, without what readers do not see between its characters, such as an image.
+
+        Returns what may be shown, and what still waits, so that the rest of the value is recognised.
+        """
+        size = visible_text.begun(rest)
+        head, code = rest[: len(rest) - size], rest[len(rest) - size :][:_CODE_KEPT]
+        views = [visible_text.seen(one) for one in (head, *control_strings.readings(head))]
+        if visible_text.moves(head):
+            views.append(visible_text.Line().write(head).view(to_cursor=True))
+        begun = max((view.data[len(view.data) - self.held_back(view.data) :] for view in views), key=len)
+        return (b"", begun + code) if begun else (MASK, b"")
 
     def _parted(self, data: bytes, spans: Iterable[Span], unsure: Callable[[bytes], int]) -> tuple[bytes, bytes]:
         hold = len(data) - unsure(data)

@@ -14,9 +14,9 @@ import re
 from collections.abc import Sequence
 
 from sandbox_console.model.late_pattern import late_pattern
-from sandbox_console.secrets.cells import Cells, Page, Values
-from sandbox_console.secrets.columns import Columns
-from sandbox_console.secrets.rows import Rows
+from sandbox_console.secrets.screen_cells import Cells, Page, Values
+from sandbox_console.secrets.screen_columns import Columns
+from sandbox_console.secrets.screen_rows import Rows
 from sandbox_console.secrets.visible_text import (
     BEL_ENDS,
     COLUMNS_MOST,

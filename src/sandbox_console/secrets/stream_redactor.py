@@ -9,6 +9,7 @@ from sandbox_console.secrets.redactor import Redactor, Size
 from sandbox_console.secrets.screen import Screen, roams
 
 _SCREEN_MOST = 16 * 1024  # bytes that are remembered, for a cursor that goes up to them
+_PIECE = 48 * 1024
 _LINE_MOST = 4096  # bytes of a line that are remembered, for a cursor that goes back to them
 
 
@@ -35,6 +36,8 @@ class StreamRedactor:
 
     def feed(self, data: bytes) -> bytes:
         """Bytes that may be shown so far. The last ones are held back while they may begin a value or a character."""
+        if len(data) > _PIECE and not visible_text.plain(data):  # longer control strings are not followed at once
+            return b"".join(self.feed(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE))
         data = self._held + data if self._held else data
         torn = data[len(data) - visible_text.torn(data) :]
         data = data[: len(data) - len(torn)]

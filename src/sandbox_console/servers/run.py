@@ -1,4 +1,4 @@
-"""``serve`` with ``--api``, ``--mcp`` or ``--status``: listeners of their own, beside the page or without it."""
+"""``serve`` with ``--api``, ``--mcp``, ``--microsandbox`` or ``--status``: listeners of their own beside the page."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ class Programs(Struct, frozen=True):
     status: bool = False
     status_port: int = 0
     page: bool = True
+    microsandbox: bool = False
+    microsandbox_port: int = 0
 
     def check(self) -> None:
         """Raise UsageError for invalid ports."""
         for option, port in (("--api-port", self.api_port), ("--mcp-port", self.mcp_port),
-                             ("--status-port", self.status_port)):  # fmt: skip
+                             ("--status-port", self.status_port),
+                             ("--microsandbox-port", self.microsandbox_port)):  # fmt: skip
             if not 0 <= port <= 65535:
                 raise UsageError(f"{option}: {port} is not between 0 and 65535", hint="leave it out for a free one")
 
@@ -83,6 +86,10 @@ async def _programs(
         from sandbox_console.servers.mcp.http import mcp
 
         await stack.enter_async_context(mcp(options, programs.mcp_port, console, tokens, say))
+    if programs.microsandbox:
+        from sandbox_console.servers.microsandbox.server import microsandbox
+
+        await stack.enter_async_context(microsandbox(options, programs.microsandbox_port, console, tokens, say))
     if programs.status:
         from sandbox_console.servers.status.server import status
 

@@ -67,7 +67,8 @@ async def open_console(
     refuse_config(paths)
     follows = config is None
     config = read() if config is None else restricted(config, read_only=read_only)
-    found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
+    keys = _Keys()
+    found = list(backends) if backends is not None else make_backends(config, paths, only_backend, keys)
     paths.make_private()
     refuse_strangers("the state folder", paths.state)
     if (person := os.environ.get(VARIABLE)) is not None:
@@ -79,6 +80,7 @@ async def open_console(
     audit_log = AuditLog(paths.audit_db, current_actor(), hub.publish, config.audit)
     options = ["--config", str(paths.config_file)] if config_file is not None else []
     console = Console(config, fleet, audit_log, hub, own, secrets, options, paths.templates)
+    keys.console = console
     if follows:
         console.follow_config(paths.config_file, read)
     try:
@@ -229,11 +231,23 @@ def _links_in(state: Path) -> list[Path]:
         return []
 
 
-def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]:
+class _Keys:
+    """The keys of remote servers. Backends are made before the console that reads secrets, and use it later."""
+
+    console: Console
+
+    async def read(self, name: str) -> str:
+        return await self.console.backend_key(name)
+
+    def mask(self, value: str) -> None:
+        self.console.mask_key(value)
+
+
+def make_backends(config: Config, paths: Paths, only: str = "", keys: _Keys | None = None) -> list[Backend]:
     """The backends that the config turns on, each with its folder and table. This imports no SDK.
 
-    ``only`` is a name, or name/host, of those to make. Raises ConfigError if there is no such backend, and
-    BackendUnreachable if it has no host.
+    ``only`` is a name, or name/host, of those to make; ``keys`` reads the keys of servers. Raises ConfigError if there
+    is no such backend, and BackendUnreachable if it has no host.
     """
     only_name, _, only_host = only.partition("/")
     wanted = {name: bool(table.get("enabled", True)) for name, table in config.backends.items()}
@@ -253,7 +267,8 @@ def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]
             continue
         table = {key: value for key, value in config.backends.get(name, {}).items() if key not in _OURS}
         provider = registry.load(point)
-        made = provider.backends(BackendSettings(paths.backend(name), table, guests))
+        settings = BackendSettings(paths.backend(name), table, guests)
+        made = provider.backends(structs.replace(settings, key=keys.read, mask=keys.mask) if keys else settings)
         if only_name and not made:
             raise BackendUnreachable(f"{name} is not on this machine", hint=getattr(provider, "absent_hint", ""))
         backends += made

@@ -20,13 +20,19 @@ from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.model import hosts
 from sandbox_console.model.did_you_mean import nearest
-from sandbox_console.policy.rules import Rules
+from sandbox_console.policy.rules import Recorded, Rules
 from sandbox_console.secrets.sources import SecretSource, problem
 from sandbox_console.service import alert_options
 from sandbox_console.service.alert_options import AlertOptions
 from sandbox_console.service.config_lines import line_of
 from sandbox_console.service.paths import PREFIX, Paths
-from sandbox_console.service.server_options import ApiOptions, McpOptions, ServeTable, template_problem
+from sandbox_console.service.server_options import (
+    ApiOptions,
+    McpOptions,
+    MicrosandboxOptions,
+    ServeTable,
+    template_problem,
+)
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -110,10 +116,15 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
 
 
 class RecordingOptions(Struct, frozen=True, kw_only=True):
-    """The ``[recording]`` table. If ``mode`` is ``required``, a shell that cannot be recorded is refused."""
+    """The ``[recording]`` table. ``record`` names what ``mode`` is about: shells, commands, or both.
+
+    If ``mode`` is ``required``, what cannot be recorded is refused.
+    """
 
     mode: Literal["off", "best-effort", "required"] = "off"
+    record: tuple[Recorded, ...] = ("shell",)
     max_mib: AtLeastOne = 64
+    exec_max_kib: AtLeastOne = 1024
     keep_mib: AtLeastOne = 1024
 
 
@@ -144,6 +155,7 @@ class Config(Struct, frozen=True, kw_only=True):
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     api: ApiOptions = field(default_factory=ApiOptions)
     mcp: McpOptions = field(default_factory=McpOptions)
+    microsandbox: MicrosandboxOptions = field(default_factory=MicrosandboxOptions)
     serve: ServeTable = field(default_factory=ServeTable)
 
 
@@ -213,9 +225,9 @@ def _bytes(path: Path) -> bytes:
 
 def refuse_strangers(label: str, path: Path) -> None:
     """Raise ConfigError if another user of this machine could change what is there, because it decides what is run."""
-    if why := another_hand(path):
+    if reason := another_hand(path):
         raise ConfigError(
-            f"{label} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
+            f"{label} {path} is not used: {reason}", hint="it and its folders must be yours: chown, chmod go-w"
         )
 
 
@@ -280,7 +292,9 @@ def _check(config: Config, where: str) -> None:
     for name in config.templates:
         if text := template_problem(config.templates, name):
             raise ConfigError(f"{where}: templates.{name}: {text}")
-    for name in dict.fromkeys([config.api.template, *config.api.allow, *config.mcp.templates]):
+    for name in dict.fromkeys(
+        [config.api.template, *config.api.allow, *config.mcp.templates, config.microsandbox.template]
+    ):
         if name and name not in config.templates:
             raise ConfigError(f"{where}: there is no [templates.{name}]", hint="add it, or leave its name out")
     for pattern in config.policy.egress or ():

@@ -87,8 +87,10 @@ def remove_table(path: Path, section: str, name: str) -> None:
 
 def _change(path: Path, change: _Write, expected: _Expect) -> None:
     """Read, change, check and replace the file. Another console waits; an editor's write in between is not lost."""
-    if why := another_hand(path):
-        raise ConfigError(f"{path} is not changed: {why}", hint="it and its folders must be yours: chown, chmod go-w")
+    if reason := another_hand(path):
+        raise ConfigError(
+            f"{path} is not changed: {reason}", hint="it and its folders must be yours: chown, chmod go-w"
+        )
     with _locked(path) as folder:
         for _ in range(_TRIES):
             before = _read(folder, path)

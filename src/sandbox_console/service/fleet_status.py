@@ -16,8 +16,8 @@ from sandbox_console.model.access import Access
 from sandbox_console.model.alert import Alert
 from sandbox_console.model.event import AuditChanged, Denied, Event
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status
+from sandbox_console.service.alerts.alerts import AlertBook
 from sandbox_console.service.alerts.audit_watch import AuditWatch
-from sandbox_console.service.alerts.book import AlertBook
 from sandbox_console.service.alerts.conditions import failed
 from sandbox_console.service.console import Console
 

@@ -62,7 +62,9 @@ def read_specs(path: Path, text: str, values: Mapping[str, Any]) -> tuple[Sandbo
             spec = _spec(path.parent, table)
         except InvalidSpec as error:
             nth = number if TABLE in values else None
-            wrong += [f"{_place(path, text, field, nth)}: {field}: {why}" for field, why in error.problems.items()]
+            wrong += [
+                f"{_position(path, text, field, nth)}: {field}: {reason}" for field, reason in error.problems.items()
+            ]
         else:
             if spec.name in found:
                 wrong.append(f"{path}: two sandboxes have the name {spec.name!r}")
@@ -101,7 +103,7 @@ def _spec(folder: Path, table: Mapping[str, Any]) -> SandboxSpec:
     return structs.replace(spec, workspace=str(Path(spec.workspace).resolve())) if spec.workspace else spec
 
 
-def _place(path: Path, text: str, field: str, nth: int | None) -> str:
+def _position(path: Path, text: str, field: str, nth: int | None) -> str:
     line = line_in_table(text, TABLE if nth is not None else "", nth or 0, field)
     return f"{path}, line {line}" if line else str(path)
 

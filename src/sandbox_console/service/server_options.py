@@ -1,4 +1,4 @@
-"""Options for what programs may do over HTTP and MCP: the tables ``[api]``, ``[mcp]`` and ``[templates.NAME]``."""
+"""Options for what programs may do: ``[api]``, ``[mcp]``, ``[microsandbox]`` and ``[templates.NAME]``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, structs
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model import check
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service.oidc_options import OidcOptions
 
 AtLeastOne = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -47,6 +48,23 @@ class ApiOptions(Struct, frozen=True, kw_only=True):
     max_timeout_s: Positive = 1200.0
 
 
+class MicrosandboxOptions(Struct, frozen=True, kw_only=True):
+    """The ``[microsandbox]`` table: what old microsandbox clients may request over JSON-RPC.
+
+    ``images`` are shell patterns of the images that a client may name. It gets ``template``, which sets what a client
+    cannot and, if it has an image, replaces the named one.
+    """
+
+    backend: str = ""
+    template: str = ""
+    images: tuple[str, ...] = ("microsandbox/python", "microsandbox/node")
+    max_sandboxes: AtLeastOne = 16
+    max_calls: AtLeastOne = 8
+    max_memory_mib: AtLeastOne = 4096
+    max_cpus: Positive = 4.0
+    max_timeout_s: Positive = 1200.0
+
+
 class ServeTable(Struct, frozen=True, kw_only=True):
     """The ``[serve]`` table: the defaults for the options of ``serve``. Times are written like 8h or 90s."""
 
@@ -54,6 +72,8 @@ class ServeTable(Struct, frozen=True, kw_only=True):
     hostname: tuple[str, ...] = ()
     prefix: str = ""
     trust_proxy: tuple[str, ...] = ()
+    user_header: str = ""
+    oidc: OidcOptions | None = None
     socket: str = ""
     max_sessions: AtLeastOne = 8
     keep: str = "8h"

@@ -171,7 +171,7 @@ class Templates:
             return Template(name, broken.source, problem=f"{path}: it is nested too deep")
         except ValueError as error:  # it says "(at line 3, column 5)"
             return Template(name, broken.source, problem=f"{path}: {error}")
-        wrong = [f"{_place(path, text, key)}: {key}: {reason}" for key, reason in _problems(fields).items()]
+        wrong = [f"{_position(path, text, key)}: {key}: {reason}" for key, reason in _problems(fields).items()]
         if name in self._config().templates:
             wrong.append(f"{path}: [templates.{name}] of the configuration has the same name")
         return Template(name, broken.source, fields, "; ".join(wrong))
@@ -216,7 +216,7 @@ def _problems(fields: Mapping[str, Any]) -> dict[str, str]:
         return error.problems | wrong
 
 
-def _place(path: Path, text: str, key: str) -> str:
+def _position(path: Path, text: str, key: str) -> str:
     line = line_of_key(text, (key,))
     return f"{path}, line {line}" if line else str(path)
 

@@ -126,7 +126,7 @@ class SupervisedGuest(Guest):
         self._exit: End = {}
         self._exited, self._gone = asyncio.Event(), asyncio.Event()
         self._on_exit = on_exit
-        self._loop.add_reader(self._supervisor, self._told)
+        self._loop.add_reader(self._supervisor, self._read_report)
 
     def resize(self, cols: int, rows: int) -> None:
         with contextlib.suppress(OSError):
@@ -143,7 +143,7 @@ class SupervisedGuest(Guest):
         self._supervisor.close()
         return self._exit or {"exit": 129, "signal": 1, "reason": "it was hung up"}
 
-    def _told(self) -> None:
+    def _read_report(self) -> None:
         """Read a message of the supervisor: JSON, one in each packet."""
         try:
             data = self._supervisor.recv(CHUNK)
@@ -151,14 +151,14 @@ class SupervisedGuest(Guest):
             return
         except OSError:
             data = b""
-        told: Any = {}
+        report: Any = {}
         with contextlib.suppress(ValueError, RecursionError):
-            told = json.loads(data or b'{"gone": true}')
-        told = told if isinstance(told, dict) else {}
-        if isinstance(end := told.get("exit"), dict):
+            report = json.loads(data or b'{"gone": true}')
+        report = report if isinstance(report, dict) else {}
+        if isinstance(end := report.get("exit"), dict):
             self._exit = {"exit": end.get("code"), "signal": end.get("signal"), "reason": str(end.get("reason") or "")}
             self._on_exit()
-        elif "gone" in told:
+        elif "gone" in report:
             self._exit = self._exit or {"exit": 137, "signal": 9, "reason": "the sandbox ended"}
             self._gone.set()
         if self._exit:

@@ -40,8 +40,8 @@ _TELL_S = 2.0
 class Holder:
     """One shell. ``facts`` are what the console passes: see ``service/sessions/kept_shells.py``."""
 
-    def __init__(self, place: ProcessFolder, facts: Mapping[str, Any]) -> None:
-        self._place, self._facts = place, facts
+    def __init__(self, process_folder: ProcessFolder, facts: Mapping[str, Any]) -> None:
+        self._folder, self._facts = process_folder, facts
         self._loop = asyncio.get_running_loop()
         redactor = Redactor.from_state(facts["redactor"])
         self._across, self._mask = redactor.across, StreamRedactor(redactor, (facts["cols"], facts["rows"]))
@@ -52,7 +52,7 @@ class Holder:
         self._flush: asyncio.TimerHandle | None = None
         self._waits: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
-        self._why = ""
+        self._end_reason = ""
         self._guest = guest.make(dict(facts), self._output, self._exited)
         self._ends_at = _now() + facts["max_duration_s"]
 
@@ -60,7 +60,7 @@ class Holder:
         """Hold the shell until it ends, is asked to end, or its time is over. Its end is then in its record."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop, "its holder was asked to end")
-        listener = self._place.listen(self._facts["id"])
+        listener = self._folder.listen(self._facts["id"])
         listener.setblocking(False)
         self._loop.add_reader(listener, self._accept, listener)
         self._look()
@@ -73,12 +73,14 @@ class Holder:
         """End the guest, finish the recording, write how it ended, and tell the viewers."""
         end = await self._guest.end()
         self._show(self._mask.flush())
-        end |= {"reason": self._why or end.get("reason", ""), "bytes_in": self._bytes["in"]}
+        end |= {"reason": self._end_reason or end.get("reason", ""), "bytes_in": self._bytes["in"]}
         end |= {"bytes_out": self._bytes["out"], "duration_s": round(time.time() - self._facts["record"]["began"], 3)}
         if self._recorder is not None:
             end["recording_problem"] = self._recorder.end(self._across)
         with contextlib.suppress(OSError):  # a full disk: the end is then recorded without its facts
-            self._place.write(f"{self._facts['id']}.json", json.dumps({**self._facts["record"], "ended": end}).encode())
+            self._folder.write(
+                f"{self._facts['id']}.json", json.dumps({**self._facts["record"], "ended": end}).encode()
+            )
         listener.close()
         for viewer in list(self._viewers):
             viewer.say(ENDED, end)
@@ -221,17 +223,17 @@ class Holder:
             self._recorder.write()
         self._loop.call_later(min(left, 1.0 if self._recorder else _LOOK_S), self._look)
 
-    def _stop(self, why: str) -> None:
+    def _stop(self, reason: str) -> None:
         if not self._over.is_set():
-            self._why = why
+            self._end_reason = reason
             self._over.set()
 
 
 def _recorder(facts: Mapping[str, Any]) -> Recorder | None:
-    told = facts["recording"]
-    if told is None:
+    asked = facts["recording"]
+    if asked is None:
         return None
-    return Recorder(Path(told["path"]), Pending(told["cap_bytes"], told["began"]), required=told["required"])
+    return Recorder(Path(asked["path"]), Pending(asked["cap_bytes"], asked["began"]), required=asked["required"])
 
 
 def _now() -> float:

@@ -34,10 +34,10 @@ def main(folder: str) -> int:
     for fd in (*facts["files"], facts["lock"]):
         os.set_inheritable(fd, False)
     guard.hold_shell(facts["options"])
-    place = ProcessFolder(folder)
+    process_folder = ProcessFolder(folder)
 
     async def hold() -> None:
-        await Holder(place, facts).run()
+        await Holder(process_folder, facts).run()
 
     with suppress(KeyboardInterrupt):
         asyncio.run(hold())

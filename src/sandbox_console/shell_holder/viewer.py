@@ -88,9 +88,9 @@ class Viewer:
             self.backlog -= len(self._out.pop())
         self._flush()
 
-    def say(self, kind: bytes, told: dict[str, Any]) -> None:
+    def say(self, kind: bytes, facts: dict[str, Any]) -> None:
         """Send a message with facts."""
-        self._put(kind, json.dumps(told).encode())
+        self._put(kind, json.dumps(facts).encode())
 
     def close_when_read(self, seconds: float) -> None:
         """Close once everything has been read, or after this time."""
@@ -140,8 +140,8 @@ class Viewer:
             self.say(STATE, self._holder.state())
             self.close_when_read(HELLO_S)
         elif kind == END:
-            told = json.loads(body)
-            self._holder.asked_to_end(str(told["actor"])[:_NAME_MOST], str(told["reason"])[:_NAME_MOST])
+            request = json.loads(body)
+            self._holder.asked_to_end(str(request["actor"])[:_NAME_MOST], str(request["reason"])[:_NAME_MOST])
         elif kind == ATTACH and not self.is_attached:
             self._attach(json.loads(body))
         elif kind == RESIZE and self.is_attached:
@@ -150,10 +150,10 @@ class Viewer:
         elif kind == TYPED and self.is_attached and not self.read_only and not self._holder.typed(self, body):
             self._loop.remove_reader(self._connection)
 
-    def _attach(self, told: dict[str, Any]) -> None:
-        self.actor = str(told["actor"])[:_NAME_MOST]
-        self.read_only = told["read_only"] is not False
-        self.size = _size(int(told["cols"]), int(told["rows"]))
+    def _attach(self, request: dict[str, Any]) -> None:
+        self.actor = str(request["actor"])[:_NAME_MOST]
+        self.read_only = request["read_only"] is not False
+        self.size = _size(int(request["cols"]), int(request["rows"]))
         self.is_attached = True
         if refusal := self._holder.attached():
             self._put(REFUSED, refusal.encode())

@@ -116,7 +116,7 @@ def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Callable[[i
     sections: dict[str, dict[str, list[str]]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
-        description = _told(active.node, binding)
+        description = _description(active.node, binding)
         if not description or binding.action in HIDDEN or binding.key == NO_KEY:
             continue
         title = place_of(active.node)
@@ -138,7 +138,7 @@ def _laid_out(sections: Mapping[str, Mapping[str, Sequence[str]]], here: Sequenc
     return Content.assemble(*parts)
 
 
-def _told(node: DOMNode, binding: Binding) -> str:
+def _description(node: DOMNode, binding: Binding) -> str:
     """Return what a key does, or an empty string if it is not listed, as for well-known editing keys."""
     if binding.description in _FOCUS:
         of_fields, elsewhere = _FOCUS[binding.description]

@@ -64,11 +64,11 @@ async def test_a_timeline_that_is_read_while_its_page_closes_is_dropped(run_app)
     async with run_app() as (app, pilot):
         await pilot.press("semicolon")
         screen = await page(app, pilot, TimelineScreen)
-        await until(pilot, lambda: screen._told is not None)
+        await until(pilot, lambda: screen._timeline is not None)
         await screen.query(FleetTable).remove()  # a page that closes removes what is in it before it ends its readers
-        screen._told = None
+        screen._timeline = None
         await screen._read()
-        assert screen._told is not None
+        assert screen._timeline is not None
 
 
 async def test_a_running_one_has_not_ended_and_the_card_follows_it(run_app, fake):

@@ -15,7 +15,7 @@ from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
-from sandbox_console.egress import ask, policy, tail
+from sandbox_console.egress import ask, rule_files, tail
 from sandbox_console.errors import BackendError, ConsoleError
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.spec import SandboxSpec
@@ -25,7 +25,7 @@ _PROGRAM = Path(egress.__file__).with_name("__main__.py")
 
 def variables(spec: SandboxSpec) -> dict[str, str]:
     """The variables that point every command to the gateway; empty without a network."""
-    return policy.variables(f"http://127.0.0.1:{PORT}") if spec.egress else {}
+    return rule_files.variables(f"http://127.0.0.1:{PORT}") if spec.egress else {}
 
 
 def folder(record: Record) -> Path:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.hijacked_stream import Channel
-from sandbox_console.backends.docker.latest_size import LatestSize
 from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.backends.docker.terminal_size import LatestSize
 from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit

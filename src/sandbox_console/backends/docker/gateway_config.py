@@ -18,7 +18,7 @@ from msgspec import Struct
 from sandbox_console.backends.docker import ports, syscall_filter
 from sandbox_console.backends.docker.labels import EGRESS, GATEWAY, gateway_name
 from sandbox_console.backends.docker.translate import MIB
-from sandbox_console.egress.policy import variables
+from sandbox_console.egress.rule_files import variables
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.spec import SandboxSpec
 

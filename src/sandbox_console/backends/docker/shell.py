@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sandbox_console.backends.base import PassedShell
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.latest_size import LatestSize
 from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.backends.docker.terminal_size import LatestSize
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.sandbox import Exit
 from sandbox_console.model.shells import NO_SHELL, NO_SHELL_HINT, SHELLS

@@ -13,7 +13,18 @@ from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.queued_process import ProcessTerminal
-from sandbox_console.backends.kubernetes import access, connect, diagnosis, events, files, logs, manifests, raw, watch
+from sandbox_console.backends.common.refusing import Refusing
+from sandbox_console.backends.kubernetes import (
+    access,
+    connect,
+    diagnosis,
+    events,
+    files,
+    logs,
+    manifests,
+    raw_object,
+    watch,
+)
 from sandbox_console.backends.kubernetes.access import Right
 from sandbox_console.backends.kubernetes.capabilities import RIGHTS, capabilities
 from sandbox_console.backends.kubernetes.causes import seconds
@@ -24,7 +35,6 @@ from sandbox_console.backends.kubernetes.finder import Finder
 from sandbox_console.backends.kubernetes.inventory import Inventory
 from sandbox_console.backends.kubernetes.lifecycle import Lifecycle
 from sandbox_console.backends.kubernetes.process import KubernetesProcess
-from sandbox_console.backends.kubernetes.refusals import Refusing
 from sandbox_console.backends.kubernetes.scope import Scope
 from sandbox_console.backends.kubernetes.translate import BACKEND
 from sandbox_console.errors import ConsoleError, InvalidSpec
@@ -106,8 +116,8 @@ class KubernetesBackend(Refusing):
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         one, pod = await self._finder.raw(ref)
-        shown = raw.public(one)
-        return {**shown, "pod": raw.public(pod)} if pod is not None else shown
+        shown = raw_object.public(one)
+        return {**shown, "pod": raw_object.public(pod)} if pod is not None else shown
 
     async def guest_events(
         self, ref: SandboxRef, *, since: float | None, follow: bool

@@ -77,21 +77,21 @@ class ErrorResponses:
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            return _told(error.status, error.text or error.reason, "http", headers=_allow(error))
+            return _error_response(error.status, error.text or error.reason, "http", headers=_allow(error))
         except Unauthorized as error:
             await self._pacing.refused(_who(request))
-            return _told(401, str(error), "unauthorized", headers={"WWW-Authenticate": "Bearer"})
+            return _error_response(401, str(error), "unauthorized", headers={"WWW-Authenticate": "Bearer"})
         except Forbidden as error:
             await self._pacing.refused(_who(request))
-            return _told(403, str(error), "forbidden")
+            return _error_response(403, str(error), "forbidden")
         except ConsoleError as error:
             status = status_of(error)
             if status == 429:
                 await self._pacing.refused(_who(request))
             headers = {"Retry-After": "1"} if status in (429, 503) else {}
-            return _told(status, error.message, error.code, error.hint, error.audit_id, headers)
+            return _error_response(status, error.message, error.code, error.hint, error.audit_id, headers)
         except Exception as error:  # noqa: BLE001 - no detail of a bug is a caller's business
-            return _told(500, f"unexpected {type(error).__name__}", "error")
+            return _error_response(500, f"unexpected {type(error).__name__}", "error")
 
     @web.middleware
     async def enter(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -113,7 +113,7 @@ class ErrorResponses:
         if self._running[key] >= self._max_calls:
             await self._pacing.refused(_who(request))
             text = f"{self._max_calls} of your calls are running, the most at a time"
-            return _told(429, text, "busy", headers={"Retry-After": "1"})
+            return _error_response(429, text, "busy", headers={"Retry-After": "1"})
         self._running[key] += 1
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - aiohttp runs handlers in tasks
@@ -154,7 +154,7 @@ def _allow(error: web.HTTPException) -> dict[str, str]:
     return {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
 
 
-def _told(
+def _error_response(
     status: int, text: str, code: str, hint: str = "", audit_id: int | None = None,
     headers: dict[str, str] | None = None,
 ) -> web.Response:  # fmt: skip

@@ -40,7 +40,7 @@ class Sandboxes:
         self._run = run
         self._listing = Listing(opened, self._options.backend)
         self._coming: dict[str, str] = {}
-        self._place: tuple[str, str] | None = None
+        self._host: tuple[str, str] | None = None
 
     async def close(self) -> None:
         """End the requests to backends."""
@@ -78,9 +78,9 @@ class Sandboxes:
         """Forget a sandbox that is gone."""
         self._listing.forget(box)
 
-    async def refuse(self, action: Action, why: Denied) -> None:
+    async def refuse(self, action: Action, denied: Denied) -> None:
         """Record an action that a caller may not do, and raise ``why``."""
-        await self._opened.refuse(action, why)
+        await self._opened.refuse(action, denied)
 
     async def create(self, caller: Caller, body: CreateBody) -> Box:
         """Make a sandbox that stays. Raises Denied (with a row) if it is not allowed, UsageError, ConsoleError."""
@@ -131,8 +131,8 @@ class Sandboxes:
     @asynccontextmanager
     async def _room(self, caller: Caller, spec: SandboxSpec, body: CreateBody | RunBody) -> AsyncIterator[None]:
         """Reserve a place for one more sandbox while it is made, within the limits. Raises Denied, with its row."""
-        if why := self._not_allowed(caller, spec, body):
-            await self._opened.refuse(await self._action(spec), why)
+        if denied := self._not_allowed(caller, spec, body):
+            await self._opened.refuse(await self._action(spec), denied)
         await self._listing.refresh()
         if full := self._full(body.bucket):
             await self._opened.refuse(await self._action(spec), full)
@@ -165,6 +165,6 @@ class Sandboxes:
         return None
 
     async def _action(self, spec: SandboxSpec) -> Create:
-        if self._place is None:
-            self._place = await self._opened.place_for(self._options.backend)
-        return Create(spec, *self._place)
+        if self._host is None:
+            self._host = await self._opened.place_for(self._options.backend)
+        return Create(spec, *self._host)

@@ -70,9 +70,9 @@ class Visible:
         spec = with_labels(from_template(self.opened.config.templates, template, name), labels)
         own = [sandbox for sandbox in (await self.every())[0] if sandbox.labels.get(CALLER) == acting()]
         if len(own) >= self.options.max_sandboxes:
-            place = await self.opened.place_for(self.options.backend)
-            why = Denied(f"you have made {len(own)} sandboxes, the most allowed", rule="mcp.max_sandboxes")
-            await self.refuse(Create(spec, *place), why)
+            host = await self.opened.place_for(self.options.backend)
+            denied = Denied(f"you have made {len(own)} sandboxes, the most allowed", rule="mcp.max_sandboxes")
+            await self.refuse(Create(spec, *host), denied)
         return await self.console.create(spec, backend=self.options.backend)
 
     async def need_own(self, sandbox: Sandbox, action: Action) -> None:
@@ -80,11 +80,11 @@ class Visible:
         if sandbox.labels.get(CALLER) != acting():
             await self.refuse(action, Denied("somebody else made it, so you may not remove it", rule="mcp.own"))
 
-    async def refuse(self, action: Action, why: Denied) -> NoReturn:
+    async def refuse(self, action: Action, denied: Denied) -> NoReturn:
         """Record a refused action, and raise ``why``."""
-        await self.opened.refuse(action, why)
+        await self.opened.refuse(action, denied)
 
-    async def told(self, sandbox: Sandbox) -> Mapping[str, Any]:
+    async def summary(self, sandbox: Sandbox) -> Mapping[str, Any]:
         """A summary of a sandbox."""
         return {
             "name": sandbox.name, "ref": str(sandbox.ref), "status": str(sandbox.status), "image": sandbox.image,

@@ -46,9 +46,9 @@ def make(
     for name, handler in tools.allowed().items():
         reading = name in READING
         hints = ToolAnnotations(read_only_hint=reading, destructive_hint=name == "remove", open_world_hint=False)
-        server.add_tool(_told(handler, ToolError), name=name, annotations=hints, structured_output=False)
+        server.add_tool(_with_error_texts(handler, ToolError), name=name, annotations=hints, structured_output=False)
     for uri, handler in Resources(visible, tools).allowed().items():
-        server.resource(uri, mime_type="application/json")(_told(handler, ResourceError))
+        server.resource(uri, mime_type="application/json")(_with_error_texts(handler, ResourceError))
 
     async def act(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         with acting_as(actor_of(ctx)), limited_to(rights_of(ctx)):
@@ -58,7 +58,7 @@ def make(
     return server
 
 
-def _told(handler: Handler, kind: type[Exception]) -> Handler:
+def _with_error_texts(handler: Handler, kind: type[Exception]) -> Handler:
     """The handler with its errors as text for the caller; for an unexpected error, only that there was one."""
 
     @functools.wraps(handler)

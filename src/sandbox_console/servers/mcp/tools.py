@@ -45,7 +45,7 @@ class Tools:
     async def list(self) -> str:
         """List the sandboxes that you may see, with their status and image."""
         sandboxes, silent = await self._visible.every()
-        data: dict[str, Any] = {"sandboxes": [await self._visible.told(sandbox) for sandbox in sandboxes]}
+        data: dict[str, Any] = {"sandboxes": [await self._visible.summary(sandbox) for sandbox in sandboxes]}
         if silent:
             data["not_answering"] = [{"backend": host_label(health), "why": health.reason} for health in silent]
         return untrusted(cleaned(data))
@@ -60,7 +60,7 @@ class Tools:
         if "env" in spec:
             spec["env"] = sorted(spec["env"])
         facts = [{"field": fact.field, "value": fact.value} for fact in sandbox.effective]
-        return {**await self._visible.told(sandbox), "spec": spec, "effective": facts}
+        return {**await self._visible.summary(sandbox), "spec": spec, "effective": facts}
 
     async def logs(
         self,

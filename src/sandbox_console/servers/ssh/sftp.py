@@ -36,7 +36,7 @@ _MOST_32 = 2**32 - 1
 """The protocol's largest time, in 2106, and user. A guest chooses others, at which a whole list would fail."""
 
 
-def _told(
+def _with_sftp_errors(
     method: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Report the console's errors as SFTP has words for them, and in full on standard error."""
@@ -98,15 +98,15 @@ class SftpServer(asyncssh.SFTPServer):
         text = posixpath.join(self._guest.home, path.decode("utf-8", "surrogateescape"))
         return "/" + posixpath.normpath(text).lstrip("/")
 
-    @_told
+    @_with_sftp_errors
     async def realpath(self, path: bytes) -> bytes:
         return self._path(path).encode("utf-8", "surrogateescape")
 
-    @_told
+    @_with_sftp_errors
     async def stat(self, path: bytes) -> asyncssh.SFTPAttrs:
         return _attrs(await self._guest.console.inside.stat(self._guest.ref, self._path(path)))
 
-    @_told
+    @_with_sftp_errors
     async def lstat(self, path: bytes) -> asyncssh.SFTPAttrs:
         return _attrs(await self._entry(self._path(path)))
 
@@ -121,7 +121,7 @@ class SftpServer(asyncssh.SFTPServer):
                 return info
         raise NotFound(f"{path} does not exist")
 
-    @_told
+    @_with_sftp_errors
     async def readlink(self, path: bytes) -> bytes:
         info = await self._entry(self._path(path))
         if info.kind is not FileKind.LINK:
@@ -134,13 +134,13 @@ class SftpServer(asyncssh.SFTPServer):
             if info.name not in ("", ".", "..") and not {"/", "\0"} & set(info.name):
                 yield asyncssh.SFTPName(info.name.encode("utf-8", "surrogateescape"), attrs=_attrs(info))
 
-    @_told
+    @_with_sftp_errors
     async def _listed(self, path: bytes) -> Any:
         return await self._guest.console.inside.list_dir(self._guest.ref, self._path(path))
 
     # Contents
 
-    @_told
+    @_with_sftp_errors
     async def open(self, path: bytes, pflags: int, attrs: asyncssh.SFTPAttrs) -> object:
         where = self._path(path)
         if pflags & (asyncssh.FXF_WRITE | asyncssh.FXF_APPEND):
@@ -178,33 +178,33 @@ class SftpServer(asyncssh.SFTPServer):
         except NotFound:
             return None
 
-    @_told
+    @_with_sftp_errors
     async def read(self, file_obj: object, offset: int, size: int) -> bytes:
         assert isinstance(file_obj, Reading | Writing)  # noqa: S101 - open() makes no others
         return await file_obj.read(offset, min(size, _MOST_READ))
 
-    @_told
+    @_with_sftp_errors
     async def write(self, file_obj: object, offset: int, data: bytes) -> int:
         if not isinstance(file_obj, Writing):
             raise Conflict("the file is open for reading only")
         await file_obj.write(file_obj.size if file_obj.appends else offset, data)
         return len(data)
 
-    @_told
+    @_with_sftp_errors
     async def close(self, file_obj: object) -> None:
         if isinstance(file_obj, Writing):
             await file_obj.close(whole=not self._ended())
         elif isinstance(file_obj, Reading):
             await file_obj.close()
 
-    @_told
+    @_with_sftp_errors
     async def fstat(self, file_obj: object) -> asyncssh.SFTPAttrs:
         if isinstance(file_obj, Reading):
             return _attrs(file_obj.info)
         assert isinstance(file_obj, Writing)  # noqa: S101 - open() makes no others
         return asyncssh.SFTPAttrs(size=file_obj.size, permissions=stat.S_IFREG | file_obj.mode)
 
-    @_told
+    @_with_sftp_errors
     async def fsetstat(self, file_obj: object, attrs: asyncssh.SFTPAttrs) -> None:
         if not isinstance(file_obj, Writing):
             raise Conflict("the file is open for reading only")
@@ -223,7 +223,7 @@ class SftpServer(asyncssh.SFTPServer):
 
     # Changes
 
-    @_told
+    @_with_sftp_errors
     async def mkdir(self, path: bytes, attrs: asyncssh.SFTPAttrs) -> None:
         where = self._path(path)
         if await self._there(where) is not None:
@@ -237,34 +237,34 @@ class SftpServer(asyncssh.SFTPServer):
         action = Upload(self._guest.ref, posixpath.dirname(where))
         await self._guest.console.perform(action, consent=self._guest.consent, io=ExecIO(archive())).result()
 
-    @_told
+    @_with_sftp_errors
     async def remove(self, path: bytes) -> None:
         await self._run("rm", "-f", "--", (await self._existing(path)))
 
-    @_told
+    @_with_sftp_errors
     async def rmdir(self, path: bytes) -> None:
         await self._run("rmdir", "--", (await self._existing(path)))
 
-    @_told
+    @_with_sftp_errors
     async def rename(self, oldpath: bytes, newpath: bytes) -> None:
         if await self._there(self._path(newpath)) is not None:
             raise Conflict(f"{self._path(newpath)} exists already")
         await self._run("mv", "-nT", "--", await self._existing(oldpath), self._path(newpath))
 
-    @_told
+    @_with_sftp_errors
     async def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
         await self._run("mv", "-fT", "--", await self._existing(oldpath), self._path(newpath))
 
-    @_told
+    @_with_sftp_errors
     async def symlink(self, oldpath: bytes, newpath: bytes) -> None:
         target = oldpath.decode("utf-8", "surrogateescape")
         await self._run("ln", "-snT", "--", target, self._path(newpath))
 
-    @_told
+    @_with_sftp_errors
     async def link(self, oldpath: bytes, newpath: bytes) -> None:
         await self._run("ln", "-nT", "--", await self._existing(oldpath), self._path(newpath))
 
-    @_told
+    @_with_sftp_errors
     async def setstat(self, path: bytes, attrs: asyncssh.SFTPAttrs) -> None:
         where = self._path(path)
         if attrs.size is not None:

@@ -70,7 +70,7 @@ class LogWatch:
     def __init__(
         self, console: Console, rules: Sequence[LogRule], read: Callable[[SandboxRef], Any], take: Take
     ) -> None:
-        self._console, self._rules, self._place, self._take = console, rules, read, take
+        self._console, self._rules, self._read_position, self._take = console, rules, read, take
         self._tasks: dict[SandboxRef, asyncio.Task[None]] = {}
         self._runs: dict[SandboxRef, tuple[float | None, bool]] = {}
         self._ended = asyncio.Semaphore(ENDED_AT_ONCE)
@@ -129,7 +129,7 @@ class LogWatch:
                 await self._read(sandbox, rules)
 
     async def _read(self, sandbox: Sandbox, rules: Sequence[LogRule]) -> None:
-        read = self._place(sandbox.ref)
+        read = self._read_position(sandbox.ref)
         since = min(rule.since for rule in rules) if read is None else read.second - _ROUNDED_S
         query = LogQuery(follow=sandbox.status.live, since=since)
         counter = _Counter(read)

@@ -111,11 +111,11 @@ async def _check(gateway: Egress, permit: Permit, ref: SandboxRef, rule: EgressR
     while True:
         verdict = await gateway.probe_egress(permit, ref, host, port)
         if verdict.allowed is allow or time.monotonic() > until:
-            return _told(rule, host, port, verdict) | {"ok": verdict.allowed is allow}
+            return _check_result(rule, host, port, verdict) | {"ok": verdict.allowed is allow}
         await asyncio.sleep(_AGAIN_S)
 
 
-def _told(rule: EgressRule, host: str, port: int, found: EgressVerdict) -> dict[str, Any]:
+def _check_result(rule: EgressRule, host: str, port: int, found: EgressVerdict) -> dict[str, Any]:
     verdict = {"allowed": found.allowed, "reason": found.reason, "rule": found.rule, "hint": found.hint}
     return {"pattern": rule.pattern, "host": host, "port": port} | verdict
 

@@ -95,19 +95,19 @@ class _Answering:
         call: Call,
         name: str,
     ) -> None:
-        self._held, self._listener, self._command, self._permit = forwarding, listener, command, permit
+        self._forward, self._listener, self._command, self._permit = forwarding, listener, command, permit
         self._call, self._name = call, name
         self._backend: Backend = call.backend
         self._free = asyncio.Semaphore(MOST)
         self._open: set[asyncio.Task[None]] = set()
         self._doubt = asyncio.Event()
-        self._said = ""
+        self._last_message = ""
 
     async def run(self) -> str:
         """Listen until closed (returns nothing) or until the sandbox has ended (returns why)."""
         accepting = asyncio.ensure_future(self._accept())
         watching = asyncio.ensure_future(self._watch())
-        leaving = asyncio.ensure_future(self._held._left.wait())  # noqa: SLF001 - two halves of one thing
+        leaving = asyncio.ensure_future(self._forward._left.wait())  # noqa: SLF001 - two halves of one thing
         own: set[asyncio.Future[Any]] = {accepting, watching, leaving}
         try:
             done, _ = await asyncio.wait(own, return_when=asyncio.FIRST_COMPLETED)
@@ -121,7 +121,7 @@ class _Answering:
         await _cancelled(own)
         self._listener.close()
         await _cancelled(self._open)
-        self._held._over.set()  # noqa: SLF001
+        self._forward._over.set()  # noqa: SLF001
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -131,10 +131,10 @@ class _Answering:
                 client, _ = await loop.sock_accept(self._listener)
             except OSError as error:
                 self._free.release()
-                self._say(f"{self._held.host_address}: {error.strerror}")
+                self._report(f"{self._forward.host_address}: {error.strerror}")
                 await asyncio.sleep(_FULL_S)
                 continue
-            self._held.connections += 1
+            self._forward.connections += 1
             task = asyncio.ensure_future(self._serve(client))
             self._open.add(task)
             task.add_done_callback(self._served)
@@ -143,7 +143,7 @@ class _Answering:
         self._open.discard(task)
         self._free.release()
         if not task.cancelled() and task.exception() is not None:
-            self._say(f"a connection ended: {task.exception()}")
+            self._report(f"a connection ended: {task.exception()}")
 
     async def _serve(self, client: socket.socket) -> None:
         with client:
@@ -151,20 +151,20 @@ class _Answering:
                 client.setblocking(False)
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 process = await self._reached()
-                connection = Connection(client, process, self._held.total)
+                connection = Connection(client, process, self._forward.total)
                 await connection.run()
             except BaseException as error:
                 reset(client)
                 if isinstance(error, Conflict | NotFound):
                     self._doubt.set()
                 raise
-        port = self._held.action.port
-        self._say(f"{self._name}: nothing answered at port {port}" if connection.refused else "")
+        port = self._forward.action.port
+        self._report(f"{self._name}: nothing answered at port {port}" if connection.refused else "")
 
     async def _reached(self) -> Process:
         if self._command is not None:
             return await self._backend.exec(self._permit, self._command, ())
-        action = self._held.action
+        action = self._forward.action
         return await cast(Connects, self._backend).connect(self._permit, action.ref, action.port)
 
     async def _watch(self) -> str:
@@ -174,7 +174,7 @@ class _Answering:
                 async with asyncio.timeout(_LOOK_S):
                     await self._doubt.wait()
             try:
-                sandbox = await self._backend.inspect(self._held.action.ref)
+                sandbox = await self._backend.inspect(self._forward.action.ref)
             except NotFound:
                 return f"{self._name} was removed"
             except ConsoleError:
@@ -184,11 +184,11 @@ class _Answering:
                 return f"{self._name} is no longer running: it is {sandbox.status}"
             self._doubt.clear()
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         """Report a problem, once for all connections that have it."""
-        if text and text != self._said:
+        if text and text != self._last_message:
             self._call.progress(text)
-        self._said = text
+        self._last_message = text
 
 
 async def _cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:

@@ -34,7 +34,7 @@ async def quarantine(action: Quarantine, permit: Permit, call: Call, by: str) ->
     steps = [await _step("hold", cutting.held)]
     async with _turn(call, action.ref, needed=False):
         cutting.target = await _now(call)
-        steps += [await _step(what, step) for what, step in cutting.steps()]
+        steps += [await _step(step_name, step) for step_name, step in cutting.steps()]
     if not any(step.done for step in steps):
         raise BackendError("; ".join(f"{step.what}: {step.note}" for step in steps))
     return {"steps": to_builtins(steps)}
@@ -49,7 +49,7 @@ async def release(action: Release, permit: Permit, call: Call) -> dict[str, Any]
         if hold is None:
             raise NotFound(f"{target.name} is not in quarantine")
         undoing = _Undoing(permit, call, target, hold)
-        steps = [await _step(what, step) for what, step in undoing.steps()]
+        steps = [await _step(step_name, step) for step_name, step in undoing.steps()]
         if failed := [step for step in steps if not step.done]:
             raise BackendError(
                 f"{target.name} stays in quarantine: " + "; ".join(f"{step.what}: {step.note}" for step in failed),
@@ -79,16 +79,16 @@ async def _turn(call: Call, ref: SandboxRef, *, needed: bool) -> AsyncIterator[N
             os.close(lock)
 
 
-async def _step(what: str, work: Callable[[], Awaitable[str]]) -> Step:
+async def _step(step_name: str, work: Callable[[], Awaitable[str]]) -> Step:
     try:
         async with asyncio.timeout(STEP_S):
-            return Step(what, done=True, note=await work())
+            return Step(step_name, done=True, note=await work())
     except TimeoutError:
-        return Step(what, done=False, note=f"no answer within {STEP_S:g} s")
+        return Step(step_name, done=False, note=f"no answer within {STEP_S:g} s")
     except ConsoleError as error:
-        return Step(what, done=False, note=error.message)
+        return Step(step_name, done=False, note=error.message)
     except Exception as error:  # noqa: BLE001 - a bug of a backend's must not keep the other steps from being done
-        return Step(what, done=False, note=f"{type(error).__name__}: {error}")
+        return Step(step_name, done=False, note=f"{type(error).__name__}: {error}")
 
 
 def _target(call: Call) -> Sandbox:

@@ -29,16 +29,16 @@ class Imported(Struct):
     fields: dict[str, Any] = field(default_factory=dict)
     left: list[tuple[str, str]] = field(default_factory=list)
 
-    def leave(self, what: str, reason: str = NO_FIELD) -> None:
+    def leave(self, flag: str, reason: str = NO_FIELD) -> None:
         """Note something that is not taken over."""
-        self.left.append((what, reason))
+        self.left.append((flag, reason))
 
-    def variable(self, name: str, value: str | None, what: str = "env") -> None:
+    def variable(self, name: str, value: str | None, flag: str = "env") -> None:
         """Take a variable over, unless it sounds secret or its value is in the environment of the tool."""
         if value is None:
-            self.leave(f"{what} {name}", "its value is in the environment: give it with --env, or define a secret")
+            self.leave(f"{flag} {name}", "its value is in the environment: give it with --env, or define a secret")
         elif shown_value(name, value) != value:
-            self.leave(f"{what} {name}", "it sounds secret: define it in [secrets] and add it to secrets")
+            self.leave(f"{flag} {name}", "it sounds secret: define it in [secrets] and add it to secrets")
         else:
             self.fields.setdefault("env", {})[name] = value
 
@@ -46,68 +46,68 @@ class Imported(Struct):
         """Take a label over."""
         self.fields.setdefault("labels", {})[key] = value
 
-    def number(self, name: str, what: str, text: object, kind: type[float | int]) -> None:
+    def number(self, name: str, flag: str, text: object, kind: type[float | int]) -> None:
         """Take a number over, unless it is none, or means "no limit"."""
         try:
             value = kind(str(text))
         except ValueError:
-            self.leave(f"{what} {text}", "it is not a number")
+            self.leave(f"{flag} {text}", "it is not a number")
             return
         if value > 0:
             self.fields[name] = value
 
-    def memory(self, what: str, text: object) -> None:
+    def memory(self, flag: str, text: object) -> None:
         """Take a size over, in Docker's units: bytes, or k, m, g."""
         match = _SIZE.match(str(text).strip())
         if match is None:
-            self.leave(f"{what} {text}", "it is not a size")
+            self.leave(f"{flag} {text}", "it is not a size")
             return
         size = int(float(match[1]) * _UNIT[match[2].lower()])
         if size:
             self.fields["memory_mib"] = parse_size_mib(f"{-(-size // (1 << 20))}M")
 
-    def port(self, what: str, text: str) -> None:
+    def port(self, flag: str, text: str) -> None:
         """Take a published port over. Docker publishes on every address, a sandbox on 127.0.0.1."""
         base, _, protocol = text.partition("/")
         if protocol not in ("", "tcp"):
-            self.leave(f"{what} {text}", "only TCP ports are published")
+            self.leave(f"{flag} {text}", "only TCP ports are published")
             return
         if "-" in base:
-            self.leave(f"{what} {text}", "a range of ports: publish each one")
+            self.leave(f"{flag} {text}", "a range of ports: publish each one")
             return
         wide = base.rpartition(":")[0].count(":") == 0
         try:
             ports.parse(base)
         except ValueError as error:
-            self.leave(f"{what} {text}", str(error))
+            self.leave(f"{flag} {text}", str(error))
             return
         self.fields.setdefault("ports", []).append(base)
         if wide and ":" in base:
-            self.leave(f"{what} {text}", "taken over for 127.0.0.1 only; 0.0.0.0:PORT:PORT publishes on every address")
+            self.leave(f"{flag} {text}", "taken over for 127.0.0.1 only; 0.0.0.0:PORT:PORT publishes on every address")
 
-    def mount(self, what: str, source: str, target: str, folder: Path, *, read_only: bool) -> None:
+    def mount(self, flag: str, source: str, target: str, folder: Path, *, read_only: bool) -> None:
         """Take one folder of this machine over as the workspace, which a sandbox has at /workspace."""
         if not source.startswith(("/", "./", "../", "~")) and source != ".":
-            self.leave(f"{what} {source}:{target}", "a named volume: a sandbox has only its workspace")
+            self.leave(f"{flag} {source}:{target}", "a named volume: a sandbox has only its workspace")
         elif read_only:
-            self.leave(f"{what} {source}:{target}", "a read-only folder: a workspace can be written")
+            self.leave(f"{flag} {source}:{target}", "a read-only folder: a workspace can be written")
         elif "workspace" in self.fields:
-            self.leave(f"{what} {source}:{target}", "a sandbox has one workspace")
+            self.leave(f"{flag} {source}:{target}", "a sandbox has one workspace")
         elif not (path := _resolved(source, folder)):
-            self.leave(f"{what} {source}:{target}", "it is no path of this machine")
+            self.leave(f"{flag} {source}:{target}", "it is no path of this machine")
         else:
             self.fields["workspace"] = path
             if target.rstrip("/") != WORKSPACE:
-                self.leave(f"{what} {source}:{target}", f"taken over as the workspace, which is at {WORKSPACE}")
+                self.leave(f"{flag} {source}:{target}", f"taken over as the workspace, which is at {WORKSPACE}")
                 if str(self.fields.get("workdir", "")).rstrip("/") == target.rstrip("/"):
                     self.fields["workdir"] = WORKSPACE
 
-    def security(self, what: str, option: str) -> None:
+    def security(self, flag: str, option: str) -> None:
         """Take an option about system calls over."""
         if option.replace("=", ":", 1) == "seccomp:unconfined":
             self.fields["seccomp"] = "off"
         elif not option.startswith(("no-new-privileges", "label", "apparmor")):
-            self.leave(f"{what} {option}")
+            self.leave(f"{flag} {option}")
 
 
 def _resolved(source: str, folder: Path) -> str:

@@ -19,7 +19,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.incident.bundle import bundle
-from sandbox_console.service.incident.bundle_file import WriteFailed
+from sandbox_console.service.incident.bundle_file import writer
 
 CONTAINS = ("hold", "egress", "freeze")
 """The steps without which a sandbox is not contained."""
@@ -69,8 +69,8 @@ async def plan(console: Console, sandbox: Sandbox, *, keep: bool = True) -> Sequ
     return found
 
 
-def _if(can: bool, what: str, text: str, undo: str, reason: str) -> Planned:
-    return Planned(what, text, undo) if can else Planned(what, f"cannot be done: {reason}")
+def _if(can: bool, name: str, text: str, undo: str, reason: str) -> Planned:
+    return Planned(name, text, undo) if can else Planned(name, f"cannot be done: {reason}")
 
 
 async def quarantine(
@@ -106,13 +106,13 @@ def evidence_folder(console: Console) -> Path:
     return console.audit_log.path.parents[1] / "evidence"
 
 
-async def _step(what: str, work: object) -> Step:
+async def _step(name: str, work: object) -> Step:
     try:
-        return Step(what, done=True, note=str(await work))  # type: ignore[misc]
+        return Step(name, done=True, note=str(await work))  # type: ignore[misc]
     except ConsoleError as error:
-        return Step(what, done=False, note=error.message)
+        return Step(name, done=False, note=error.message)
     except OSError as error:
-        return Step(what, done=False, note=f"{error.strerror}")
+        return Step(name, done=False, note=f"{error.strerror}")
 
 
 async def _bundle(console: Console, ref: SandboxRef, consent: Consent) -> str:
@@ -124,14 +124,8 @@ async def _bundle(console: Console, ref: SandboxRef, consent: Consent) -> str:
     path = folder / f"{stamp}-{name}-{re.sub('[^A-Za-z0-9]', '', ref.id)[:12]}.tar.zst"
     file = await asyncio.to_thread(NewFile, path, await console.ground())
 
-    def write(data: bytes) -> None:
-        try:
-            file.file.write(data)
-        except OSError as error:
-            raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
-
     try:
-        made = await bundle(console, [sandbox], write, until=time.time(), consent=lambda _: consent)
+        made = await bundle(console, [sandbox], writer(file, path), until=time.time(), consent=lambda _: consent)
         for failure in made.failures.values():
             raise failure
         await asyncio.to_thread(file.keep)

@@ -209,20 +209,20 @@ def _errors_of(sandbox: Sandbox, batch: Sequence[LogItem]) -> list[Moment]:
     return moments
 
 
-def _line(sandbox: Sandbox, at_ns: int, what: str, text: str) -> Moment:
-    return Moment(at_ns / 1e9, sandbox.ref, sandbox.name, Source.LOG, what, text)
+def _line(sandbox: Sandbox, at_ns: int, event: str, text: str) -> Moment:
+    return Moment(at_ns / 1e9, sandbox.ref, sandbox.name, Source.LOG, event, text)
 
 
 def _states(sandbox: Sandbox) -> Iterable[Moment]:
     """The times that a list reports, for a backend that stores no events."""
     ended = f"exit {sandbox.exit.code}" if sandbox.exit and sandbox.exit.code is not None else ""
-    for at, what, text in (
+    for at, event, text in (
         (sandbox.created_at, "created", ""),
         (sandbox.started_at, "started", ""),
         (sandbox.finished_at, "ended", ended),
     ):
         if at is not None:
-            yield Moment(at, sandbox.ref, sandbox.name, Source.STATE, what, text)
+            yield Moment(at, sandbox.ref, sandbox.name, Source.STATE, event, text)
 
 
 def _counted(moments: Iterable[Moment]) -> Iterable[Moment]:

@@ -19,8 +19,8 @@ from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.model.access import Access, Role
 from sandbox_console.service.config import refuse_strangers
 
-Scope = Literal["page", "api", "mcp", "status"]
-SCOPES: tuple[Scope, ...] = ("page", "api", "mcp", "status")
+Scope = Literal["page", "api", "mcp", "status", "microsandbox"]
+SCOPES: tuple[Scope, ...] = ("page", "api", "mcp", "status", "microsandbox")
 
 _MOST_BYTES = 4 << 20
 

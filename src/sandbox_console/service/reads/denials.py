@@ -59,7 +59,7 @@ class DenialFeed:
         self._followed: dict[SandboxRef, Sandbox] = {}
         self._books: dict[SandboxRef, _SandboxDenials] = {}
         self._all: tuple[int, Feed] = (-1, Feed())
-        self._told: dict[SandboxRef, None] = {}
+        self._changed: dict[SandboxRef, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._followers: list[tuple[asyncio.Queue[Seen], Refused]] = []
 
@@ -160,7 +160,7 @@ class DenialFeed:
         if self._followed.pop(ref, None) is None:
             return
         self._readers[ref.backend, ref.host].drop(ref)
-        self._told.pop(ref, None)
+        self._changed.pop(ref, None)
         self.unread.pop(ref, None)
         self._books.pop(ref, None)
         self.version += 1
@@ -192,7 +192,7 @@ class DenialFeed:
         self._shrink()
         self.version += 1
         if any(map(_in_vain, records)):
-            self._told[ref] = None
+            self._changed[ref] = None
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(BATCH_S, self._publish)
         for news, _ in list(self._followers):
@@ -206,7 +206,7 @@ class DenialFeed:
 
     def _publish(self) -> None:
         self._timer = None
-        changed, self._told = list(self._told), {}
+        changed, self._changed = list(self._changed), {}
         for ref in changed:
             book = self._books[ref]
             counts = (book.counts[one] for one in (Outcome.UNRESOLVED, Outcome.FAILED))

@@ -215,15 +215,15 @@ def keep_temporary_files_apart(state: Path, known: SharedFolders) -> None:
     usual = tempfile.gettempdir()
     if not folders or not _writable_by_guests(usual, known):
         return
-    others = (place for place in _TEMPORARY if Path(place).is_dir() and not _writable_by_guests(place, known))
-    place = next(others, None) or str(state / "tmp")
-    if place == str(state / "tmp"):
-        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
-    tempfile.tempdir = os.environ["TMPDIR"] = place
+    others = (folder for folder in _TEMPORARY if Path(folder).is_dir() and not _writable_by_guests(folder, known))
+    folder = next(others, None) or str(state / "tmp")
+    if folder == str(state / "tmp"):
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = folder
 
 
-def _writable_by_guests(place: str, known: SharedFolders) -> bool:
-    return bool(_lies_in(place, known.all) or led_by(Path(place), known.ground()))
+def _writable_by_guests(folder: str, known: SharedFolders) -> bool:
+    return bool(_lies_in(folder, known.all) or led_by(Path(folder), known.ground()))
 
 
 def besides_homes(known: SharedFolders) -> SharedFolders:
@@ -247,9 +247,9 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
         "keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME; "
         f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
     )
-    for what, guarded in own.places:
+    for label, guarded in own.places:
         if root := _lies_in(str(guarded), folders) or led_by(guarded, guest_folders):
-            raise ConfigError(f"{guarded}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
+            raise ConfigError(f"{guarded}, {label}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
 
 
 def _lies_in(guarded: str, folders: Iterable[str]) -> str:

@@ -85,7 +85,7 @@ class HostRequests:
     ) -> None:
         self._audit_log, self._hub, self._take = audit_log, hub, take
         self._task: asyncio.Task[None] | None = None
-        self._told: set[int] = set()
+        self._announced: set[int] = set()
 
     def start(self) -> None:
         """Look for requests from now on. Does nothing if already started."""
@@ -109,10 +109,10 @@ class HostRequests:
             await asyncio.sleep(LOOK_S)
 
     async def _tell(self, ask: HostRequest) -> bool:
-        if ask.seq in self._told:
+        if ask.seq in self._announced:
             return True
         for ref, sandbox in self._hub.sandboxes.items():
             if str(ref) == ask.target and await self._take(ref, ask.record(sandbox.name)):
-                self._told.add(ask.seq)
+                self._announced.add(ask.seq)
                 return True
         return False

@@ -84,7 +84,7 @@ class Hub:
         self._denied: dict[SandboxRef, Denied] = {}
         self._listeners: list[Callable[[Event], object]] = []
         self._viewers: set[Subscription] = set()
-        self._told: dict[type[Event], Event] = {AuditChanged: AuditChanged("")}
+        self._latest: dict[type[Event], Event] = {AuditChanged: AuditChanged("")}
 
     def publish(self, event: Event) -> None:
         """Store an event and pass it to every viewer."""
@@ -101,7 +101,7 @@ class Hub:
     def subscribe(self) -> Subscription:
         """A new viewer, which first gets the state so far."""
         viewer = Subscription(self._viewers.discard)
-        for event in self._told.values():
+        for event in self._latest.values():
             viewer.put(event)
         for health in self.health.values():
             viewer.put(HealthChanged(health))
@@ -132,7 +132,7 @@ class Hub:
             case HealthChanged(health):
                 self.health[health.backend, health.host] = health
             case AuditChanged() | ConfigChanged():
-                self._told[type(event)] = event
+                self._latest[type(event)] = event
             case Sampled() | Acted() | Gap():
                 pass
             case _:

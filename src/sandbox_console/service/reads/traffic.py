@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sandbox_console.egress.addresses import Address, is_global
 from sandbox_console.egress.decide import address_verdict, named, verdict
-from sandbox_console.egress.policy import in_force
+from sandbox_console.egress.rule_files import in_force
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressVerdict, Outcome
 from sandbox_console.model.egress_rules import key_of
 from sandbox_console.model.hosts import HostPattern, parse_address
@@ -253,8 +253,8 @@ class _RuleIndex:
 
 def _replayed(record: EgressRecord, count: int, draft: _RuleIndex, rules: _RuleIndex | None) -> Replayed:
     was = record.allowed or record.reason in _PASSED
-    decision, at = _said(record, draft)
-    present = was if rules is None else _said(record, rules)[0].allowed
+    decision, at = _verdict(record, draft)
+    present = was if rules is None else _verdict(record, rules)[0].allowed
     return Replayed(
         record.host, record.port, max(1, count), was, present, decision.allowed, decision.rule, decision.reason, at
     )
@@ -267,7 +267,7 @@ _RULED = ("not_allowed", "denied", "no_policy", "not_global", "own_host")
 """Refusals that other rules could turn into an allow."""
 
 
-def _said(record: EgressRecord, rules: _RuleIndex) -> tuple[EgressVerdict, str]:
+def _verdict(record: EgressRecord, rules: _RuleIndex) -> tuple[EgressVerdict, str]:
     """What rules decide, and the rule that allows the address if one is needed."""
     if not record.allowed and record.reason not in (*_PASSED, *_RULED):
         return EgressVerdict(False, record.reason), ""

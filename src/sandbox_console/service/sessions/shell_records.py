@@ -62,10 +62,10 @@ class HeldRecord:
         """The descriptor of its lock. Another process that gets it holds the record, too."""
         return self._lock
 
-    def set_aside(self, why: str) -> None:
+    def set_aside(self, reason: str) -> None:
         """Keep a damaged record as NAME.damaged, which is told, and let it go."""
         if self._lock >= 0:
-            leave_damaged(self._path, why)
+            leave_damaged(self._path, reason)
             self._folder.leave(self.id)
             self.release()
 

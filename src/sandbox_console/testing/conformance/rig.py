@@ -97,13 +97,13 @@ class Rig:
             pytest.skip("its image has no POSIX shell")
 
     @staticmethod
-    async def refusal(call: Awaitable[Any], what: str) -> ConsoleError:
+    async def refusal(call: Awaitable[Any], change: str) -> ConsoleError:
         """The error that a call raises. Fails, naming ``what`` was accepted, if it raises none."""
         try:
             await call
         except ConsoleError as error:
             return error
-        raise AssertionError(f"it took {what}, and should have refused it")
+        raise AssertionError(f"it took {change}, and should have refused it")
 
     def needs_speed(self) -> None:
         """Skip a check that moves so much data that it takes minutes here."""
@@ -230,11 +230,11 @@ def resident_mib() -> int:
     return 0
 
 
-async def eventually(look: Callable[[], Awaitable[bool]], what: str) -> None:
+async def eventually(look: Callable[[], Awaitable[bool]], expected: str) -> None:
     """Poll until ``look`` returns true."""
     deadline = time.monotonic() + WAIT_S
     while not await look():
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, expected
         await asyncio.sleep(0.05)
 
 

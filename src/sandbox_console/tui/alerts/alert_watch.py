@@ -10,7 +10,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.access import access
 from sandbox_console.model.alert import Alert, AlertState
 from sandbox_console.service import Console
-from sandbox_console.service.alerts.book import AlertBook
+from sandbox_console.service.alerts.alerts import AlertBook
 from sandbox_console.service.alerts.watch import watch
 from sandbox_console.tui.state.fleet_state import AlertsSeen
 
@@ -35,7 +35,7 @@ class AlertWatch:
         self._publish, self._fired, self._write = publish, fired, write
         self._firing: dict[str, Alert] = {}
         self._problem = ""
-        self._told: AlertsSeen | None = None
+        self._shown: AlertsSeen | None = None
 
     async def run(self) -> None:
         """Go on until cancelled. A read-only console only looks."""
@@ -76,8 +76,8 @@ class AlertWatch:
             else:
                 self._firing.pop(alert.id, None)
         seen = AlertsSeen(tuple(self._firing.values()), self._problem)
-        if seen != self._told:
-            self._told = seen
+        if seen != self._shown:
+            self._shown = seen
             self._publish(seen)
         if begun and new:
             self._fired(begun)

@@ -21,7 +21,7 @@ from sandbox_console.model.quantities import parse_duration_s
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
-from sandbox_console.service.alerts.book import AlertBook
+from sandbox_console.service.alerts.alerts import AlertBook
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note

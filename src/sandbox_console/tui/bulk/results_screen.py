@@ -75,7 +75,7 @@ class BulkScreen(Screen[None]):
         self._service = console
         self._again = again
         self._seen = -1
-        self._told: list[tuple[object, ...]] = [()] * len(run.items)
+        self._shown: list[tuple[object, ...]] = [()] * len(run.items)
         self._rows: list[Row] = [_ended_row(at, item) for at, item in enumerate(run.items)]
         self._natural = natural_widths(_ENDED, [row.cells for row in self._rows])
 
@@ -106,8 +106,8 @@ class BulkScreen(Screen[None]):
         changed: list[Row] = []
         for at, item in enumerate(self.run_shown.items):
             known = (item.fate, item.took_s, item.audit_id, item.cause)
-            if known != self._told[at]:
-                self._told[at] = known
+            if known != self._shown[at]:
+                self._shown[at] = known
                 self._rows[at] = row = _ended_row(at, item)
                 changed.append(row)
         if changed:

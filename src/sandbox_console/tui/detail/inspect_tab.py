@@ -49,7 +49,7 @@ class InspectPane(Vertical):
         super().__init__(id=id)
         self._service = console
         self._shown: Sandbox | None = None
-        self._told: tuple[SandboxRef, Mapping[str, Any]] | None = None
+        self._description: tuple[SandboxRef, Mapping[str, Any]] | None = None
         self._wanted = ""
         self._matches: list[TreeNode[Line]] = []
         self._at = -1
@@ -82,11 +82,11 @@ class InspectPane(Vertical):
             data = msgspec.to_builtins(sandbox, enc_hook=str)
         except ConsoleError as error:
             note = f"✕ {error.message}"
-            if self._told is not None and self._told[0] == sandbox.ref:
-                data = self._told[1]  # the last description that was read
+            if self._description is not None and self._description[0] == sandbox.ref:
+                data = self._description[1]  # the last description that was read
         put_note(self, "#inspect-note", plain(note))
-        before, self._told = self._told, (sandbox.ref, data)
-        if before != self._told and self.is_attached:
+        before, self._description = self._description, (sandbox.ref, data)
+        if before != self._description and self.is_attached:
             self._draw(data, stay=before is not None and before[0] == sandbox.ref)
 
     def _draw(self, data: Mapping[str, Any], *, stay: bool) -> None:

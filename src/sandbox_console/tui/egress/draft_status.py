@@ -33,8 +33,8 @@ def status_parts(node: DOMNode, draft: Draft, row: int) -> Sequence[Part]:
     if (action := draft.action) is None:
         return [("Nothing differs from the rules in force.", "$dim")]
     if draft.refusal:
-        what = clean(draft.refusal, cap=300)
-        return [(f"✕ {what}; if you apply it, it is refused and recorded.", PROBLEM)]
+        refusal = clean(draft.refusal, cap=300)
+        return [(f"✕ {refusal}; if you apply it, it is refused and recorded.", PROBLEM)]
     return [(hint(node, "draft-apply", "applies it, after a question."), "$dim"), *note_lines(draft.notes(action))]
 
 

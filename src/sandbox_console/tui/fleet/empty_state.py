@@ -46,8 +46,8 @@ def _hidden(count: int, options: ListOptions, key: KeyOf) -> Content:
     if not parts:
         parts = [("Nothing is wrong." if options.faults else "None was made by this console.", "bold")]
     parts.append((f"\n{count} hidden.\n", "$dim"))
-    for name, what in ways:
-        parts += [("\n", ""), (name, "bold $primary"), (f" {what}", "$dim")] if name else []
+    for name, effect in ways:
+        parts += [("\n", ""), (name, "bold $primary"), (f" {effect}", "$dim")] if name else []
     return Content.assemble(*parts)
 
 

@@ -220,7 +220,7 @@ def _denied(denial: Denial, allowed: str, now: float) -> Cell:
     )
 
 
-def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
+def _exit_cell(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
     """Return the WHY cell. If nothing is wrong, it shows a log flood or the last denial, for narrow screens."""
     if sandbox.quarantine:
         return clean(sandbox.quarantine, cap=200), "warn"
@@ -282,7 +282,7 @@ LOOKS: dict[str, Look] = {
     "secrets": _secrets,
     "restarts": _restarts,
     "age": _age,
-    "exit": _why,
+    "exit": _exit_cell,
     "labels": _labels,
     "id": lambda sandbox, *_: (short_id(sandbox), "dim"),
 }

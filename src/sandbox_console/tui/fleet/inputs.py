@@ -155,17 +155,17 @@ class CommandInput(LineInput):
     def __init__(self, known: Callable[[], Known]) -> None:
         super().__init__(id="command", compact=True, suggester=_Completed(known))
         self._known = known
-        self._said: list[str] = []
+        self._history: list[str] = []
         self._at = 0
 
     def begin(self) -> None:
         """Start an empty line, after the last command in the history."""
-        self.value, self._at = "", len(self._said)
+        self.value, self._at = "", len(self._history)
 
     def remember(self, line: str) -> None:
         """Add a line to the history."""
-        self._said = [*(said for said in self._said if said != line), line][-_REMEMBERED:]
-        self._at = len(self._said)
+        self._history = [*(earlier for earlier in self._history if earlier != line), line][-_REMEMBERED:]
+        self._at = len(self._history)
 
     def action_complete(self) -> None:
         """Insert the longest common beginning of all completions. If it is already typed, insert the first of them."""
@@ -180,9 +180,9 @@ class CommandInput(LineInput):
 
     def action_recall(self, step: int) -> None:
         """Go through the history."""
-        if self._said:
-            self._at = max(0, min(len(self._said), self._at + step))
-            self.value = self._said[self._at] if self._at < len(self._said) else ""
+        if self._history:
+            self._at = max(0, min(len(self._history), self._at + step))
+            self.value = self._history[self._at] if self._at < len(self._history) else ""
             self.cursor_position = len(self.value)
 
 

@@ -29,6 +29,7 @@ from sandbox_console.tui.form.image_row import ImageRow
 from sandbox_console.tui.form.kept_form import KeptForm
 from sandbox_console.tui.form.secret_dialog import SecretScreen
 from sandbox_console.tui.form.secrets_row import SecretsRow
+from sandbox_console.tui.text.formatting import error_words
 
 _DEFAULT_PORTS = {80, 443}
 _Dialog = Callable[[], Awaitable[HostChoice]]
@@ -152,7 +153,7 @@ class FormTools(KeptForm):
         except asyncio.CancelledError:
             self.notify("The pull is cancelled.")
         except ConsoleError as error:
-            self.notify(f"{error.message}. {error.hint}", title="pull", severity="error")
+            self.notify(error_words(error), title="pull", severity="error")
         await self.read_images()
 
     @on(Button.Pressed, "#new-secret")
@@ -168,7 +169,6 @@ class FormTools(KeptForm):
             row = self.query_one(SecretsRow)
             row.choose(name)
             row.focus_entry()
-            self.notify(f"{name} is defined, and chosen for this sandbox")
             self.run_worker(self.read_secrets(), group="secrets", exclusive=True)
 
     async def read_secrets(self) -> None:

@@ -69,7 +69,7 @@ class TimelineScreen(Screen[LogPlace | None]):
         self._service = console
         self._sandboxes = sandboxes
         self._clock = clock
-        self._told: Timeline | None = None
+        self._timeline: Timeline | None = None
         self._chosen: list[Moment] = []
         self._shown: Sequence[Moment] = ()
         self._window: Window | None = None
@@ -104,8 +104,8 @@ class TimelineScreen(Screen[LogPlace | None]):
     async def _read(self) -> None:
         self._head("reading…")
         found_timeline = await timeline(self._service, self._sandboxes, samples=self.console_app.fleet.history)
-        first = self._told is None
-        self._told = found_timeline
+        first = self._timeline is None
+        self._timeline = found_timeline
         self._choose()
         for table in self.query(FleetTable) if first else ():  # none: the page was closed meanwhile
             table.action_go(-1)
@@ -113,28 +113,28 @@ class TimelineScreen(Screen[LogPlace | None]):
     # --- drawing
 
     def _choose(self) -> None:
-        if self._told is not None:
-            self._chosen = timeline_rows.chosen(self._told.moments, self._text, trouble=self._trouble)
+        if self._timeline is not None:
+            self._chosen = timeline_rows.chosen(self._timeline.moments, self._text, trouble=self._trouble)
             self._draw()
 
     def _draw(self) -> None:
-        if self._told is None:
+        if self._timeline is None:
             return
-        window = self._window or timeline_rows.whole(self._told.moments)
+        window = self._window or timeline_rows.whole(self._timeline.moments)
         self._shown = timeline_rows.within(self._chosen, window) if self._chosen else ()
-        ahead = {(one.backend, one.host): one.seconds for one in self._told.clocks}
+        ahead = {(one.backend, one.host): one.seconds for one in self._timeline.clocks}
         several = len(self._sandboxes) > 1
         found = timeline_rows.rows(self._shown, offsets=lambda ref: ahead.get((ref.backend, ref.host), 0.0))
         for table in self.query(FleetTable):
             table.set_rows([row if several else _without_name(row) for row in found])
         put(self, "#timeline-axis", timeline_rows.axis(self._shown, window, self.size.width - 2))
-        put_note(self, "#timeline-notes", plain("\n".join(_notes(self._told))))
+        put_note(self, "#timeline-notes", plain("\n".join(_notes(self._timeline))))
         self._head(f"as of {timeline_rows.clock(self._clock())[6:14]}")
 
     def _head(self, state: str) -> None:
         sandbox = self._sandboxes[0]
         who = shown_name(sandbox) if len(self._sandboxes) == 1 else many(len(self._sandboxes))
-        every = len(self._told.moments) if self._told else 0
+        every = len(self._timeline.moments) if self._timeline else 0
         words = [("Timeline  ", "bold"), (who, "bold $primary"), (f"  {len(self._shown)} of {every}", "$dim")]
         if self._window is not None:
             words.append((f"  zoom {span(self._window.seconds)}", "$text-accent"))
@@ -151,8 +151,8 @@ class TimelineScreen(Screen[LogPlace | None]):
 
     def action_zoom(self, step: int) -> None:
         """Show half the time around the cursor, or twice as much."""
-        if self._told is not None and self._told.moments:
-            every = timeline_rows.whole(self._told.moments)
+        if self._timeline is not None and self._timeline.moments:
+            every = timeline_rows.whole(self._timeline.moments)
             at = moment.at if (moment := self._moment) is not None else every.end
             window = (self._window or every).zoomed(step, at, every)
             self._window = None if window == every else window

@@ -32,7 +32,7 @@ from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, StreamState
 from sandbox_console.tui.logs.merged_logs import Group, Merged
 from sandbox_console.tui.logs.older_lines_loader import OlderLinesLoader
 from sandbox_console.tui.logs.removed_logs import GoneScreen, gone_logs
-from sandbox_console.tui.text.formatting import many, shown_name, size, span
+from sandbox_console.tui.text.formatting import error_words, many, shown_name, size, span
 from sandbox_console.tui.widgets.log.log_line import Rule
 from sandbox_console.tui.widgets.log.log_lines import Patterns
 from sandbox_console.tui.widgets.log.log_pane import LogPane
@@ -331,7 +331,7 @@ class LogsPane(Vertical):
         except OSError as error:
             self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
         except ConsoleError as error:
-            self.notify(f"{error.message}. {error.hint}", title="save", severity="error")
+            self.notify(error_words(error), title="save", severity="error")
         else:
             self.notify(f"{many(lines, 'line')}, {size(written)}, saved to {path}{rest}")
 

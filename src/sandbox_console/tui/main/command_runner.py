@@ -74,8 +74,8 @@ def _save(screen: MainBase, name: str) -> None:
 def command_help() -> Content:
     """Return every command with its description."""
     parts: list[tuple[str, str]] = []
-    for words, what in help_lines():
-        parts += [(fit_cell(words, 18, "left"), "bold"), (f"{what}\n", "$dim")]
+    for words, meaning in help_lines():
+        parts += [(fit_cell(words, 18, "left"), "bold"), (f"{meaning}\n", "$dim")]
     return Content.assemble(*parts, ("A state or a backend by itself shows those: exited, docker.", "$dim"))
 
 

@@ -27,7 +27,7 @@ class ListActions(DetailActions):
         self.fleet.command_line.open()
 
     @on(CommandLine.Said)
-    async def _said(self, event: CommandLine.Said) -> None:
+    async def _carry_out(self, event: CommandLine.Said) -> None:
         line = self.fleet.command_line
         line.done(event.line)
         try:

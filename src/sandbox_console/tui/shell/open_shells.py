@@ -117,7 +117,7 @@ class OpenShells:
         ref = shell.sandbox.ref
         shell.reason = ""
         shell.link = ShellLink(
-            session, emulator, lambda end, problem: self._ended(shell, end, problem), lambda: self._told(shell)
+            session, emulator, lambda end, problem: self._ended(shell, end, problem), lambda: self._notify(shell)
         )
         self._publish(ShellOpened(ref))
         self.redraw()
@@ -197,7 +197,7 @@ class OpenShells:
         self.check_broadcast()
         self.redraw()
 
-    def _told(self, shell: Shell) -> None:
+    def _notify(self, shell: Shell) -> None:
         """Note the bell and the title."""
         if shell.link is None:
             return

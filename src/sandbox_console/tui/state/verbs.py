@@ -110,7 +110,7 @@ def unfit(verb: Verb | Naming, sandbox: Sandbox, busy: str | None = None) -> str
         if not drift.drifted(sandbox):
             return "nothing differs from what was asked"
         mend = DRIFT[verb.name](sandbox)
-        return "" if mend.action is not None else "; ".join(f"{name}: {why}" for name, why in mend.left.items())
+        return "" if mend.action is not None else "; ".join(f"{name}: {reason}" for name, reason in mend.left.items())
     return "" if sandbox.status in verb.states else f"it is {sandbox.status}"
 
 

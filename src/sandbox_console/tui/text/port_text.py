@@ -31,7 +31,7 @@ class Opening(Struct, frozen=True, gc=False):
 
 def openings(sandbox: Sandbox) -> tuple[Opening, ...]:
     """Return every published port, ordered by sandbox port. If the backend reports no address, it is as requested."""
-    in_effect = tuple(_told(sandbox)) if sandbox.effective else ()
+    in_effect = tuple(_openings(sandbox)) if sandbox.effective else ()
     if sandbox.spec is None or not sandbox.spec.ports:
         return tuple(sorted(in_effect, key=_by_port))
     known = {one.at.port for one in in_effect}
@@ -57,7 +57,7 @@ def _by_port(opening: Opening) -> tuple[int, str, int]:
     return opening.at.port, opening.protocol, opening.at.host_port
 
 
-def _told(sandbox: Sandbox) -> Iterator[Opening]:
+def _openings(sandbox: Sandbox) -> Iterator[Opening]:
     for fact in sandbox.effective:
         if fact.field.startswith(FACT):
             number, _, protocol = fact.field.removeprefix(FACT).partition("/")

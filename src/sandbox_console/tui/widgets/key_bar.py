@@ -26,7 +26,7 @@ class KeyBar(Footer):
 
     def __init__(self) -> None:
         super().__init__(compact=True)
-        self._said: Sequence[object] = ()
+        self._shown: Sequence[object] = ()
 
     def compose(self) -> ComposeResult:
         widgets = list(super().compose())
@@ -51,7 +51,7 @@ class KeyBar(Footer):
         return kept
 
     async def on_resize(self) -> None:
-        if self._said:
+        if self._shown:
             await self.recompose()
 
     async def recompose(self) -> None:
@@ -64,8 +64,8 @@ class KeyBar(Footer):
             if binding.show
         ]
         shown.append(self.app.size.width)
-        if shown != self._said:
-            self._said = shown
+        if shown != self._shown:
+            self._shown = shown
             await super().recompose()
 
 

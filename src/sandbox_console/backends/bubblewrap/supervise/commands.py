@@ -97,9 +97,9 @@ class Guest:
         self._ooms = keeper.group.oom_kills()
         keeper.loop.off(conn.fileno())
         keeper.loop.on(conn.fileno(), self._asked)
-        keeper.loop.on(report.fileno(), self._told)
+        keeper.loop.on(report.fileno(), self._read_report)
 
-    def _told(self) -> None:
+    def _read_report(self) -> None:
         message, fds = wire.receive(self._report)
         if message is None:
             self._gone()
@@ -181,7 +181,7 @@ class Guest:
         self._report.setblocking(False)
         try:
             while not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - closed by _gone
-                self._told()
+                self._read_report()
         except BlockingIOError:
             self._gone()
 

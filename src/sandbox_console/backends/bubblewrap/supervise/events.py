@@ -14,9 +14,9 @@ _USUAL = frozenset(f"{root}/{folder}" for root in ("", "/usr", "/usr/local") for
 _MOST_BYTES = 256 * 1024  # for each of the two files: about 2,500 events
 
 
-def note(folder: str, what: str, detail: str = "", **attributes: str) -> None:
+def note(folder: str, event: str, detail: str = "", **attributes: str) -> None:
     """Append an event. A full disk loses it, but the sandbox goes on."""
-    line = json.dumps({"at": time.time(), "what": what, "detail": detail, "attributes": attributes}) + "\n"
+    line = json.dumps({"at": time.time(), "what": event, "detail": detail, "attributes": attributes}) + "\n"
     path = f"{folder}/{NEW}"
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

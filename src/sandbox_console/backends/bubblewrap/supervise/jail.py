@@ -45,7 +45,7 @@ class Jail:
         self._sources = mount_sources.MountSources()
         self._status, status_w = os.pipe()
         block_r, self._release = os.pipe()
-        self._told = (status_w, block_r)
+        self._bwrap_ends = (status_w, block_r)
         self.stdout, out_w = os.pipe()
         self.stderr, err_w = os.pipe()
         args = self._args()
@@ -58,16 +58,16 @@ class Jail:
                 os.write(2, f"bwrap: {error}\n".encode())
             finally:
                 os._exit(125)
-        for fd in (*self._told, out_w, err_w, null, args, *self._spare):
+        for fd in (*self._bwrap_ends, out_w, err_w, null, args, *self._spare):
             os.close(fd)
-        self._said = b""
+        self._reported = b""
         self.main = 0
         self._main_fd = -1
         self.init = self._read_init()
 
     def _args(self) -> int:
         """All arguments of bwrap, in memory: its command line shows only a descriptor's number."""
-        words = ["--json-status-fd", str(self._told[0]), "--block-fd", str(self._told[1]), "--clearenv"]
+        words = ["--json-status-fd", str(self._bwrap_ends[0]), "--block-fd", str(self._bwrap_ends[1]), "--clearenv"]
         for name, value in self._order["env"].items():
             words += ["--setenv", name, value]
         for word in self._order["args"]:
@@ -119,32 +119,32 @@ class Jail:
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        for fd in self._told:
+        for fd in self._bwrap_ends:
             os.set_inheritable(fd, True)
         enter.become(order["uid"])
         enter.fresh_keyring()
         os.execve(binary, ["bwrap", "--args", str(args), "--", *order["command"]], env)
 
     def _read_init(self) -> int:
-        while b"}" not in self._said:
+        while b"}" not in self._reported:
             part = os.read(self._status, 4096)
             if not part:
                 os.waitpid(self.pid, 0)
-                raise StartFailed(self._why())
-            self._said += part
-        return int(json.loads(self._said[: self._said.index(b"}") + 1])["child-pid"])
+                raise StartFailed(self._failure_reason())
+            self._reported += part
+        return int(json.loads(self._reported[: self._reported.index(b"}") + 1])["child-pid"])
 
     def failed(self) -> StartFailed | None:
         """After bwrap has ended: why the command never ran; None if it did."""
         while part := os.read(self._status, 4096):
-            self._said += part
-        if b'"exit-code"' in self._said:
+            self._reported += part
+        if b'"exit-code"' in self._reported:
             return None
-        reason = self._why()
+        reason = self._failure_reason()
         code = 125 if "execvp" not in reason else 127 if "No such file" in reason else 126
         return StartFailed(reason.removeprefix("execvp "), code)
 
-    def _why(self) -> str:
+    def _failure_reason(self) -> str:
         message = os.read(self.stderr, 4096).decode("utf-8", "replace").strip()
         return message.removeprefix("bwrap: ") or "bwrap ended without a word"
 

@@ -65,13 +65,13 @@ class Supervisor:
     def run(self) -> None:
         """Start, loop, clean up. Every way out leaves a status on disk."""
         if not take_lock():
-            self._say({"running": True})
+            self._report({"running": True})
             return
         try:
             log = self.order["log"]
             self._log = segments.Writer("logs", log["bytes"], log["keep"], log.get("rate", 0))
         except OSError as error:
-            self._say({"error": f"its log cannot be written: {os.strerror(error.errno or 0)}", "code": 125})
+            self._report({"error": f"its log cannot be written: {os.strerror(error.errno or 0)}", "code": 125})
             return
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self.loop.on_child(self._wait_children)
@@ -80,7 +80,7 @@ class Supervisor:
         except (StartFailed, OSError) as error:
             self._fail(error)
             return
-        self._say({"ok": True})
+        self._report({"ok": True})
         self._check_home()
         self._keep()
         self._finish()
@@ -173,9 +173,9 @@ class Supervisor:
             status="failed", finished_at=time.time(), detail=str(error), exit={"code": code, "reason": str(error)}
         )
         events.note(".", "die", str(error), exitCode=str(code))
-        self._say({"error": str(error), "code": code, "hint": error.hint, "taken": error.taken})
+        self._report({"error": str(error), "code": code, "hint": error.hint, "taken": error.taken})
 
-    def _say(self, message: dict[str, object]) -> None:
+    def _report(self, message: dict[str, object]) -> None:
         try:
             os.write(self._answer, json.dumps(message).encode())
         except BrokenPipeError:

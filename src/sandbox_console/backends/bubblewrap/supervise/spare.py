@@ -24,7 +24,7 @@ class Spare:
 
     def __init__(self, loop: Loop, make: Callable[[], tuple[socket.socket, socket.socket]]) -> None:
         self._loop, self._make = loop, make
-        self._there: tuple[socket.socket, socket.socket] | None = None
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._helper = 0
 
     def prepare_soon(self) -> None:
@@ -33,20 +33,20 @@ class Spare:
 
     def prepare(self) -> None:
         """Start a spare and keep it for a while. A host without room for another process gets none."""
-        if self._there is None:
+        if self._sockets is None:
             try:
-                self._there = self._make()
+                self._sockets = self._make()
             except OSError:
                 return
             self._helper = 0
-            self._loop.on(self._there[0].fileno(), self._told)
+            self._loop.on(self._sockets[0].fileno(), self._read_report)
         self._loop.after("spare", _KEPT_S, self.drop)
 
-    def _told(self) -> None:
+    def _read_report(self) -> None:
         """Read the process id that its helper reports; anything else means that it has ended."""
-        if self._there is None:
+        if self._sockets is None:
             return
-        message, fds = wire.receive(self._there[0])
+        message, fds = wire.receive(self._sockets[0])
         for fd in fds:
             os.close(fd)
         if message and "helper" in message:
@@ -56,13 +56,13 @@ class Spare:
 
     def take(self, request: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
         """Send it a command. Returns the helper's pid (0 if not known yet) and socket; None if there is no spare."""
-        if self._there is not None and _readable(self._there[0]):
-            self._told()
-        if self._there is None or len(json.dumps(request)) > wire.PACKET:  # a longer message would arrive cut off
+        if self._sockets is not None and _readable(self._sockets[0]):
+            self._read_report()
+        if self._sockets is None or len(json.dumps(request)) > wire.PACKET:  # a longer message would arrive cut off
             return None
-        report, requests = self._there
+        report, requests = self._sockets
         self._loop.off(report.fileno())
-        self._there = None
+        self._sockets = None
         with requests:
             if wire.send(requests, request, tuple(stdio)):
                 return self._helper, report
@@ -71,11 +71,11 @@ class Spare:
 
     def drop(self) -> None:
         """End the spare."""
-        if self._there is not None:
-            self._loop.off(self._there[0].fileno())
-            for sock in self._there:
+        if self._sockets is not None:
+            self._loop.off(self._sockets[0].fileno())
+            for sock in self._sockets:
                 sock.close()
-            self._there = None
+            self._sockets = None
 
 
 def _readable(sock: socket.socket) -> bool:

@@ -11,7 +11,7 @@ from sandbox_console.model.alert import AlertMessage
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.text import clean
 from sandbox_console.service.alert_options import AlertChannel
-from sandbox_console.service.alerts.channels import shapes
+from sandbox_console.service.alerts.channels import message_json
 from sandbox_console.service.alerts.channels.channel import NotDelivered, Reveal
 
 _ERROR_BYTES, _ERROR_SHOWN = 4096, 200
@@ -32,7 +32,7 @@ async def send(channel: AlertChannel, message: AlertMessage, _: Reveal) -> None:
         raise NotDelivered(f"{who} cannot be run: {error.strerror}") from None
     try:
         async with asyncio.timeout(channel.timeout_s):
-            error_text = await _fed(process, shapes.body(message, "generic") + b"\n")
+            error_text = await _fed(process, message_json.body(message, "generic") + b"\n")
             code = await process.wait()
     except TimeoutError:
         raise NotDelivered(f"{who} did not end within {channel.timeout_s:g} s") from None

@@ -12,7 +12,7 @@ from email.utils import format_datetime
 from sandbox_console.model.alert import AlertMessage
 from sandbox_console.model.text import clean
 from sandbox_console.service.alert_options import AlertChannel
-from sandbox_console.service.alerts.channels import shapes
+from sandbox_console.service.alerts.channels import message_json
 from sandbox_console.service.alerts.channels.channel import NotDelivered, Reveal
 
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
@@ -42,7 +42,7 @@ def mail(channel: AlertChannel, message: AlertMessage) -> EmailMessage:
     made["Date"] = format_datetime(datetime.fromtimestamp(message.at, UTC))
     made["Message-ID"] = f"<{message.id}@{channel.sender.rpartition('@')[2]}>"
     made["Auto-Submitted"] = "auto-generated"
-    made.set_content(shapes.text(message))
+    made.set_content(message_json.text(message))
     return made
 
 

@@ -14,7 +14,7 @@ import aiohttp
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.alert import AlertMessage
 from sandbox_console.service.alert_options import AlertChannel
-from sandbox_console.service.alerts.channels import shapes
+from sandbox_console.service.alerts.channels import message_json
 from sandbox_console.service.alerts.channels.channel import NotDelivered, Reveal
 from sandbox_console.version import __version__
 
@@ -24,7 +24,7 @@ _MOST_WAIT_S = 3600.0
 async def send(channel: AlertChannel, message: AlertMessage, reveal: Reveal) -> None:
     """Post a message. Any answer of 2xx means that it arrived; a redirect does not. Raises NotDelivered."""
     url = channel.url or await reveal(channel.url_secret)
-    data = shapes.body(message, channel.shape)
+    data = message_json.body(message, channel.shape)
     headers = {"Content-Type": "application/json", "User-Agent": f"sandbox-console/{__version__}"}
     headers |= {"webhook-id": message.id, "webhook-timestamp": str(int(time.time()))}
     if channel.key:

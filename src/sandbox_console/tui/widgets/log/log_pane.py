@@ -9,6 +9,7 @@ from textual.widgets import Input
 
 from sandbox_console.errors import UsageError
 from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.text.formatting import error_words
 from sandbox_console.tui.widgets.log.log_view import LogView
 
 _TITLES = {
@@ -62,7 +63,7 @@ class LogPane(Vertical):
         try:
             apply(event.value or None)
         except UsageError as error:
-            event.input.border_subtitle = plain(f"{error.message}; {error.hint}")
+            event.input.border_subtitle = plain(error_words(error))
             event.input.add_class("-wrong")
             return
         self._close()

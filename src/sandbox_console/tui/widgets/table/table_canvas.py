@@ -46,7 +46,7 @@ class TableCanvas(LineScroll):
         self._widths: dict[int, int] = {}
         self._laid_out_for = -1
         self._words = Content("")
-        self._said: tuple[Size, Sequence[Strip]] | None = None
+        self._strips: tuple[Size, Sequence[Strip]] | None = None
 
     @property
     def rows(self) -> Sequence[Line]:
@@ -66,7 +66,7 @@ class TableCanvas(LineScroll):
     def show_message(self, words: Content) -> None:
         """Set the text in the middle that is shown while there are no rows."""
         if not self._words.is_same(words):
-            self._words, self._said = words, None
+            self._words, self._strips = words, None
             if not self._rows:
                 self.refresh()
 
@@ -130,12 +130,12 @@ class TableCanvas(LineScroll):
         size = Size(self.scrollable_size.width, self._page)
         if self._rows or not self._words:
             return Strip.blank(size.width, self.rich_style)
-        if self._said is None or self._said[0] != size:
-            self._said = (size, Visual.to_strips(self, self._words, *size, self.visual_style, pad=True))
-        return self._said[1][line]
+        if self._strips is None or self._strips[0] != size:
+            self._strips = (size, Visual.to_strips(self, self._words, *size, self.visual_style, pad=True))
+        return self._strips[1][line]
 
     def notify_style_update(self) -> None:
-        self._said = None  # its colours
+        self._strips = None  # its colours
         super().notify_style_update()
 
     def _to_draw(self, y: int) -> Drawn | None:

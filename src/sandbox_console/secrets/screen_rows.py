@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from sandbox_console.secrets.cells import Cells, Values, starred
+from sandbox_console.secrets.screen_cells import Cells, Values, starred
 from sandbox_console.secrets.visible_text import column_after, width
 
 _MOST = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sandbox_console.secrets.cells import Cells, Form, Values, starred
+from sandbox_console.secrets.screen_cells import Cells, Form, Values, starred
 from sandbox_console.secrets.visible_text import COLUMNS_MOST, column_after
 
 _PASSED_MOST = 4096

@@ -1,0 +1,101 @@
+"""What consoles left to be recorded: urgent rows beside the log, and attempts whose process is gone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from msgspec import structs
+
+from sandbox_console.audit import rows, schema, sessions
+from sandbox_console.audit.end_proof import REFUSED, EndProof
+from sandbox_console.audit.keys import Keys
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.open_segment import OpenSegment
+from sandbox_console.audit.rows import Draft, Row
+from sandbox_console.audit.urgent_rows import UrgentRows
+from sandbox_console.errors import AuditUnavailable
+from sandbox_console.model.audit import Kind, Outcome
+
+
+class Chain(Protocol):
+    """What is needed of the store. Each method runs under the log's lock."""
+
+    def commit(self, made: Sequence[Row]) -> None:
+        """Insert rows in one transaction. Raises sqlite3.Error."""
+
+    def add(self, draft: Draft) -> None:
+        """Append one row, into the reserve if need be."""
+
+    def tell(self, action: str, body: dict[str, Any]) -> None:
+        """Commit a checkpoint."""
+
+    def mac(self) -> Callable[[bytes], bytes] | None:
+        """What makes the rows' MACs; None in a segment whose rows have none."""
+
+
+class LeftRows:
+    """Records what was left. Every method runs under the log's lock."""
+
+    def __init__(
+        self, layout: Layout, keys: Keys, segment: OpenSegment, proof: EndProof, chain: Chain, actor: str, session: str
+    ) -> None:
+        self._layout, self._keys, self._segment, self._proof, self._chain = layout, keys, segment, proof, chain
+        self._actor, self._session = actor, session
+
+    def move(self, urgent: UrgentRows) -> None:
+        """Give the urgent rows of a session their places in the chain. Raises sqlite3.Error.
+
+        A file that cannot be read stays, and verify() counts it.
+        """
+        if not urgent.path.exists():
+            return
+        with suppress(OSError, ValueError), urgent.taken() as (drafts, refused):
+            if drafts and not self._is_in_log(next(iter(drafts.values()))):
+                urgent.note(self._place(drafts))
+            if refused:
+                self._chain.tell(REFUSED, {"file": urgent.path.name, "lines": refused})
+
+    def close_dead_sessions(self) -> None:
+        """End the attempts of sessions whose process is gone as unknown."""
+        dead = set(sessions.dead(self._layout.sessions)) - {self._session}
+        if not dead:
+            return
+        self._segment.follow()  # another console may have begun the next segment and died in it
+        dead = {session for session in dead if self._is_moved(session)}
+        drafts = [
+            Draft(Kind.UNKNOWN, self._actor, self._session, row[2], row[3], row[4], row[0], row[5], Outcome.UNKNOWN,
+                  body={"reason": "the console's process ended before it could record the outcome"})
+            for row in schema.open_attempts(self._segment.there()) if row[1] in dead
+        ]  # fmt: skip
+        # Each is committed by itself, because the second of two drafts in one append belongs to the first.
+        for draft in drafts:
+            self._chain.add(draft)
+        sessions.forget(self._layout.sessions, dead)
+
+    def _is_moved(self, session: str) -> bool:
+        """Move the urgent rows of a dead session. Returns whether none is left."""
+        path = self._layout.urgent(session)
+        with suppress(sqlite3.Error, AuditUnavailable):
+            self.move(UrgentRows(path, self._keys))
+        return not path.exists()
+
+    def _place(self, drafts: Mapping[int, Draft]) -> dict[int, int]:
+        """Commit rows that had only numbers. Returns their seqs."""
+        head = self._proof.compared(rows.head(self._segment.there()))
+        places = {number: seq for seq, number in enumerate(drafts, head[0] + 1)}
+        made: list[Row] = []
+        for draft in drafts.values():
+            ref = None if draft.ref is None else places.get(draft.ref, draft.ref)
+            after = rows.position(made[-1]) if made else head
+            made += rows.chained([structs.replace(draft, ref=ref)], after, self._chain.mac())
+        self._chain.commit(made)
+        return places
+
+    def _is_in_log(self, draft: Draft) -> bool:
+        """Whether a row was moved by a console that died before it could remove the file."""
+        sql = "SELECT 1 FROM record WHERE session = ? AND request_id = ? AND kind = ?"
+        found = self._segment.there().execute(sql, (draft.session, draft.request_id, str(draft.kind))).fetchone()
+        return found is not None

@@ -1,0 +1,147 @@
+"""Urgent rows that could not wait for the log's lock, in a file of the session that wrote them.
+
+A console that is stopped (SIGSTOP) while it has the lock writes its row when it goes on, so nobody else may add to the
+chain before. What takes something from a sandbox cannot wait for that. It is recorded here, and gets its place in the
+chain from whoever has the lock next: this process, or once it has ended, another one.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from sandbox_console.audit.anchors import sync_folder
+from sandbox_console.audit.keys import Keys
+from sandbox_console.audit.rows import Draft
+from sandbox_console.hostfs.own_files import read_own
+
+SUFFIX = ".urgent"
+FIRST = -1
+"""The number of a session's first row."""
+
+_DOMAIN = b"sandbox-console/audit/urgent/1\n"
+_MOST_BYTES = 64 << 20
+
+
+class Claim:
+    """Which of two threads writes something: each may take it, and only the first one gets it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Take it. Returns whether nobody else had."""
+        return self._lock.acquire(blocking=False)
+
+    def taken(self) -> bool:
+        """Whether somebody has taken it."""
+        return self._lock.locked()
+
+
+class _Line(Struct, frozen=True):
+    number: int
+    draft: msgspec.Raw
+    mac: str
+
+
+class UrgentRows:
+    """The file of one session. Its rows are numbered -1, -2, ... until they have places in the chain."""
+
+    def __init__(self, path: Path, keys: Keys) -> None:
+        self.path = path
+        self._keys = keys
+        self._guard = threading.Lock()  # rows are put while the journal's own thread waits for the lock
+        self._put = 0
+        self._places: dict[int, int] = {}
+        self.waiting = False
+        """Whether this process put rows that have no place yet."""
+
+    def put(self, drafts: Sequence[Draft]) -> list[int]:
+        """Write rows, on disk when this returns, and return their numbers. Raises OSError, ValueError."""
+        with self._guard:
+            numbers = [-self._put - at for at in range(1, len(drafts) + 1)]
+            # The second of two belongs to the first, as in `rows.chained`.
+            refs = [draft.ref or (numbers[at - 1] if at else None) for at, draft in enumerate(drafts)]
+            made = [
+                structs.replace(draft, ref=ref, at_ns=time.time_ns()) for draft, ref in zip(drafts, refs, strict=True)
+            ]
+            self._write(b"".join(map(self._line, numbers, made)))
+            self._put += len(drafts)
+            self.waiting = True
+            return numbers
+
+    def placed(self, draft: Draft) -> Draft:
+        """The draft. If the row that it belongs to had only a number, it now has its place."""
+        return structs.replace(draft, ref=self._places.get(draft.ref, draft.ref)) if draft.ref is not None else draft
+
+    @contextmanager
+    def taken(self) -> Iterator[tuple[dict[int, Draft], int]]:
+        """The rows by their numbers, oldest first, and how many lines no console wrote. None is put meanwhile.
+
+        The file is removed afterwards, unless the block raises. Raises OSError, ValueError.
+        """
+        with self._guard:
+            yield self._read()
+            self.path.unlink(missing_ok=True)
+            self.waiting = False
+
+    def note(self, places: Mapping[int, int]) -> None:
+        """Note the places that rows got, by their numbers."""
+        self._places |= places
+
+    def _write(self, lines: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self.path, flags, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            if os.write(fd, lines) != len(lines):
+                os.ftruncate(fd, size)
+                raise OSError("the row was written in part")
+            os.fsync(fd)
+            sync_folder(self.path.parent)
+        finally:
+            os.close(fd)
+
+    def _line(self, number: int, draft: Draft) -> bytes:
+        told = msgspec.json.encode(draft)
+        return msgspec.json.encode(_Line(number, msgspec.Raw(told), self._mac(number, told))) + b"\n"
+
+    def _mac(self, number: int, told: bytes) -> str:
+        return self._keys.mac(_DOMAIN + b"%d\n" % number + told)
+
+    def _read(self) -> tuple[dict[int, Draft], int]:
+        try:
+            data = read_own(self.path, _MOST_BYTES)
+        except FileNotFoundError:
+            return {}, 0
+        lines = data.split(b"\n")[:-1]  # nobody was told that a last line without an end is on disk
+        found = dict(row for line in lines if (row := self._parsed(line)))
+        return found, len(lines) - len(found)
+
+    def _parsed(self, line: bytes) -> tuple[int, Draft] | None:
+        try:
+            told = msgspec.json.decode(line, type=_Line)
+            if not hmac.compare_digest(told.mac, self._mac(told.number, bytes(told.draft))):
+                return None
+            return told.number, msgspec.json.decode(told.draft, type=Draft)
+        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+            return None
+
+
+def waiting_in(sessions: Path) -> int:
+    """How many rows wait in the files of all sessions. One that cannot be read counts as empty."""
+    found = 0
+    for path in sessions.glob(f"*{SUFFIX}"):
+        try:
+            found += read_own(path, _MOST_BYTES).count(b"\n")
+        except OSError:
+            continue
+    return found

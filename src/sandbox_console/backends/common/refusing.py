@@ -1,0 +1,70 @@
+"""The methods of a backend that its provider has no way to do: each refuses, and says which capability and why."""
+# ruff: noqa: ARG002 - the protocol's arguments
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from sandbox_console.backends.base import Process, Secrets, Terminal
+from sandbox_console.backends.common.permit import need
+from sandbox_console.errors import Unsupported
+from sandbox_console.model.action import Exec, OpenShell, Permit
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.sandbox import SandboxRef, Stats
+from sandbox_console.model.spec import SandboxSpec
+
+
+class Refusing:
+    """A base for backends. A subclass overrides what its provider can do."""
+
+    name = ""
+
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return Capabilities()
+
+    async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
+        for capability in (Capability.LOGS,):  # a generator, so that it raises when it is read
+            raise self._cannot(capability)
+        yield ()
+
+    async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncGenerator[Stats, None]:
+        for capability in (Capability.STATS,):
+            raise self._cannot(capability)
+        yield Stats(0.0)
+
+    async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
+        need(permit)
+        raise self._cannot(Capability.STOP)
+
+    async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
+        need(permit)
+        raise self._cannot(Capability.KILL)
+
+    async def pause(self, permit: Permit, ref: SandboxRef) -> None:
+        need(permit)
+        raise self._cannot(Capability.PAUSE)
+
+    async def resume(self, permit: Permit, ref: SandboxRef) -> None:
+        need(permit)
+        raise self._cannot(Capability.PAUSE)
+
+    async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
+        need(permit)
+        raise self._cannot(Capability.RENAME)
+
+    async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
+        need(permit)
+        raise self._cannot(Capability.UPDATE_LABELS)
+
+    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
+        need(permit)
+        raise self._cannot(Capability.EXEC)
+
+    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
+        need(permit)
+        raise self._cannot(Capability.SHELL)
+
+    def _cannot(self, capability: Capability) -> Unsupported:
+        return Unsupported(f"{capability} is unsupported on {self.name}: {self.capabilities().reason(capability)}")

@@ -1,0 +1,187 @@
+"""Requests to a server that may be anybody's: every answer has a limit of time and size, and no redirect is followed.
+
+A redirect could send the key to another host, so it is an error that names where it leads. Answers are asked for
+without compression, as a small one could unpack to a large one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from sandbox_console.errors import BackendError, BackendUnreachable, ConsoleError
+from sandbox_console.model.sandbox import BackendHealth, HealthState
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MOST_BYTES = 8 << 20
+"""Of one answer: 2,000 sandboxes with long names and labels are below 2 MB."""
+ANSWER_S = 6.0
+"""For one answer; the console waits 8 s for a whole list of a backend."""
+CONNECT_S = 4.0
+_CHUNK = 64 << 10
+
+T = TypeVar("T")
+Params = Sequence[tuple[str, str]]
+Headers = Callable[[], Awaitable[Mapping[str, str]]]
+Refused = Callable[[str, int, bytes], ConsoleError]
+"""Makes the error for an answer that is no success: what was asked, the status, and the body."""
+
+
+class Silent(BackendUnreachable):
+    """Something is there, but it does not answer as it should: late, too much, or not in its protocol."""
+
+
+class Remote:
+    """The connection to one server. ``headers`` returns what identifies the caller; it is asked for each request."""
+
+    def __init__(self, label: str, url: str, headers: Headers, refused: Refused) -> None:
+        self._label, self._url, self._headers, self._refused = label, url.rstrip("/"), headers, refused
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close its connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def call(
+        self, method: str, path: str, what: str, *, body: Any = None, params: Params = (),
+        timeout_s: float | None = ANSWER_S, most: int = MOST_BYTES,
+    ) -> bytes:  # fmt: skip
+        """One request; returns the answer's body. ``body`` is sent as JSON. Raises a ConsoleError."""
+        async with self.answer(method, path, what, body=body, params=params, timeout_s=timeout_s) as answer:
+            return await self.body(answer, what, most)
+
+    @asynccontextmanager
+    async def answer(
+        self, method: str, path: str, what: str, *, body: Any = None, params: Params = (), headers: Any = None,
+        timeout_s: float | None = ANSWER_S, quiet_s: float | None = None, data: Any = None,
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:  # fmt: skip
+        """An answer whose body the caller reads within the block. Raises a ConsoleError, also while it is read."""
+        import aiohttp
+
+        limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S, sock_read=quiet_s)
+        sent = {"Accept-Encoding": "identity", **(headers or {}), **await self._headers()}
+        if body is not None:
+            data, sent["Content-Type"] = msgspec.json.encode(body), "application/json"
+        with _Translated(self._label):
+            async with self._opened().request(
+                method, self._url + path, params=list(params), data=data, headers=sent, timeout=limit,
+                allow_redirects=False,
+            ) as answer:  # fmt: skip
+                if 300 <= answer.status < 400:
+                    raise self._redirected(answer)
+                if answer.status >= 400:
+                    raise self._refused(what, answer.status, await self.body(answer, what, _CHUNK, whole=False))
+                yield answer
+
+    async def socket(self, path: str, what: str, params: Params = (), headers: Any = None) -> Any:
+        """Open a WebSocket. Raises a ConsoleError."""
+        import aiohttp
+
+        sent = {**(headers or {}), **await self._headers()}
+        query = "&".join(f"{key}={value}" for key, value in params)
+        url = self._url.replace("http", "ws", 1) + path + (f"?{query}" if query else "")
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await self._opened().ws_connect(url, headers=sent, max_msg_size=MOST_BYTES)
+        except aiohttp.WSServerHandshakeError as error:
+            raise self._refused(what, error.status, b"") from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise no_answer(self._label, error) from None
+
+    def decoded(self, data: bytes, kind: type[T], what: str) -> T:
+        """An answer in JSON as a type. Raises Silent for anything else."""
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            hint = "is the address that of another program, or of another version?"
+            raise Silent(f"{self._label}: {what}: the answer cannot be read: {error}"[:300], hint=hint) from None
+
+    async def body(
+        self, answer: aiohttp.ClientResponse, what: str, most: int = MOST_BYTES, *, whole: bool = True
+    ) -> bytes:
+        """The body, up to ``most`` bytes. Raises Silent for a larger one, unless its beginning is enough."""
+        found = bytearray()
+        async for chunk in answer.content.iter_chunked(_CHUNK):
+            found += chunk
+            if len(found) > most:
+                if not whole:
+                    return bytes(found[:most])
+                text = f"{self._label}: {what}: the answer is larger than {most >> 20} MiB"
+                raise Silent(text, hint="the console reads no more of it")
+        return bytes(found)
+
+    def _redirected(self, answer: aiohttp.ClientResponse) -> ConsoleError:
+        to = urlsplit(answer.headers.get("Location", "")).netloc.rpartition("@")[2] or "another path"
+        hint = "set url to the final address; the key is sent nowhere else"
+        return Silent(f"{self._label} redirects to {to}, which is not followed", hint=hint)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
+                connector=aiohttp.TCPConnector(limit=0),  # watches and commands each keep one
+            )  # fmt: skip
+        return self._session
+
+
+class _Translated:
+    """Turns what aiohttp raises into BackendUnreachable."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        import aiohttp
+
+        if isinstance(error, (aiohttp.ClientError, OSError, TimeoutError)) and not isinstance(error, ConsoleError):
+            raise no_answer(self._label, error) from None
+
+
+def no_answer(label: str, error: BaseException) -> BackendUnreachable:
+    """The error for a server that does not answer. A library's text may have the address, which may have a login."""
+    import aiohttp
+
+    if isinstance(error, TimeoutError):
+        return Silent(f"{label} does not answer in time", hint="it may be overloaded or hung; see its log")
+    number: Any = getattr(error, "os_error", None) or error
+    text = getattr(number, "strerror", None)
+    why = text if isinstance(text, str) and text else type(error).__name__
+    kind = BackendUnreachable if isinstance(error, aiohttp.ClientConnectorError) else Silent
+    return kind(f"{label} does not answer: {why}", hint="check the url in the configuration, and that it runs")
+
+
+def refusal(what: str, status: int, text: str) -> ConsoleError:
+    """The error for a status that means the same everywhere; others are a BackendError."""
+    if status in (401, 403):
+        return Unauthorized(f"{what}: the server refuses the key: {text}", hint="see which secret `key` names")
+    if status in (429, 502, 503, 504):
+        return BackendUnreachable(f"{what}: the server is overloaded or not ready: {text}", hint="try again")
+    return BackendError(f"{what}: {text}", hint="the server's log tells more")
+
+
+class Unauthorized(BackendUnreachable):
+    """The server does not accept the key."""
+
+
+def health(backend: str, host: str, error: ConsoleError | None = None, version: str = "") -> BackendHealth:
+    """The health for an error, or without one."""
+    if error is None:
+        return BackendHealth(backend, host, HealthState.OK, version=version)
+    if isinstance(error, Silent):
+        return BackendHealth(backend, host, HealthState.UNREACHABLE, error.message, error.hint, silent=True)
+    usable = isinstance(error, BackendUnreachable) and not isinstance(error, Unauthorized)
+    state = HealthState.UNREACHABLE if usable else HealthState.UNAVAILABLE
+    return BackendHealth(backend, host, state, error.message, error.hint)
