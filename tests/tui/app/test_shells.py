@@ -11,6 +11,7 @@ from sandbox_console.errors import BackendError
 from sandbox_console.model.guest import GuestProcess
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.shell.shell_box import ShellArea
 from sandbox_console.tui.shell.shell_flow import started_by_shells
 from sandbox_console.tui.shell.shell_screen import ShellScreen
 from sandbox_console.tui.widgets.table.table import FleetTable
@@ -77,6 +78,13 @@ async def test_tabs_and_splits_keep_their_shells_and_show_them_again(run_app):
         await pilot.press("dollar_sign")
         await until(pilot, lambda: typing(app)() and "four" in app.focused.screen_text())
         assert len(shells(app).tabs) == 2, "nothing more was opened"
+
+
+async def test_a_page_that_is_drawn_while_its_parts_are_away_breaks_nothing(run_app):
+    async with run_app() as (app, pilot):
+        await page(pilot, app)
+        await app.screen.query_one(ShellArea).remove()
+        app.screen.draw()
 
 
 async def test_a_shell_of_the_detail_is_the_same_on_the_page_and_back(run_app):

@@ -44,6 +44,7 @@ class ShellPage(Screen[None]):
 
     def on_mount(self) -> None:
         self.shells.listeners.append(self._draw_soon)
+        self._draw_soon()
 
     def on_unmount(self) -> None:
         self.shells.listeners.remove(self._draw_soon)
@@ -66,7 +67,7 @@ class ShellPage(Screen[None]):
     def draw(self) -> None:
         """Show the current tabs and the states of the shells."""
         self._drawing = None
-        if not self.is_attached:
+        if not (self.is_attached and self.query(ShellArea)):  # its parts are not there yet, or no longer
             return
         self._sync_boxes()
         tab, shells = self.shells.tab, self.shells
