@@ -76,6 +76,8 @@ async def click_field(app, pilot, name):
     await pilot.click(widget, offset=(1, 0))
     await until(pilot, lambda: app.focused is widget)
     if isinstance(was, bool):  # it was ticked by that
+        await still(app, pilot)
+        await scroll_to(app, pilot, widget)
         await pilot.click(widget, offset=(1, 0))
         await until(pilot, lambda: widget.value is was)
 
@@ -94,9 +96,9 @@ async def scroll_to(app, pilot, widget):
     for _ in range(100):
         await pilot.pause()
         top, bottom = widget.region.y, widget.region.bottom
-        if widget.region.height and body.region.y < top and bottom <= body.region.bottom:
+        if widget.region.height and body.region.y <= top and bottom <= body.region.bottom:
             return
-        kind = MouseScrollUp if widget.region.y <= body.region.y else MouseScrollDown
+        kind = MouseScrollUp if widget.region.y < body.region.y else MouseScrollDown
         x, y = body.region.center
         body.post_message(kind(body, int(x), int(y), 0, 0, 0, False, False, False))
     raise AssertionError(f"{widget.id} is not reached by the wheel")
