@@ -270,6 +270,8 @@ def _with_table(options: ServeOptions, args: argparse.Namespace, config: Path | 
         names=options.names or table.hostname,
         prefix=(args.prefix if args.prefix is not None else table.prefix).rstrip("/"),
         trust_proxy=tuple(args.trust_proxy) or table.trust_proxy,
+        user_header=table.user_header if args.user_header is None else args.user_header,
+        oidc=table.oidc,
         socket=Path(socket).expanduser().absolute() if socket else None,
         max_sessions=int(sessions),
         resume_s=seconds(args.keep or table.keep, "keep"),

@@ -89,6 +89,25 @@ def test_what_can_be_copied_is_and_each_member_that_is_not_is_named(cli: Cli, bo
         assert cli("cp", f"{box}:{path}", str(tmp_path)).returncode == 7
 
 
+def test_a_tar_on_stdout_names_what_is_not_in_it(cli: Cli, box: str) -> None:
+    cli.ok("exec", box, "--", "sh", "-c", PARTLY)
+    for options in ((), ("--json",)):
+        done = cli("cp", f"{box}:/tmp/d", "-", *options)
+        assert done.returncode == 1, done.stderr
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+            assert {"d/open/file", "d/pipe"} < set(tar.getnames())
+        if options:
+            left_out = json.loads(done.stderr)["left_out"]
+        else:
+            left_out = [line.removeprefix("skipped: ") for line in done.stderr.decode().splitlines()]
+        assert sorted(left_out) == [
+            "'d/no' cannot be read: Permission denied",
+            "'d/shut' cannot be read: Permission denied",
+            "'d/sock' is a socket",
+        ]
+    assert cli("cp", f"{box}:/tmp/d/open", "-").returncode == 0
+
+
 def test_all_of_a_sandbox_is_copied_but_for_what_is_the_kernels(cli: Cli, tmp_path: Path) -> None:
     root = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="sandbox-console-test-"))
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import socket
 import threading
 
@@ -113,6 +114,36 @@ async def test_it_is_refused_before_anything_is_sent(place, fake, monkeypatch, w
     assert not health.ok
     assert "which a sandbox can write" in health.reason
     assert not fake.is_set()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("what", ["meta.json", "ca.pem", "podman-connections.json", "containers.conf"])
+async def test_a_pipe_in_place_of_a_file_holds_nothing_up(place, monkeypatch, what):
+    """The files were read before it was checked whose they are, and a pipe has no end."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place / "home"))
+    (place / "home/containers").symlink_to(place / "ws")
+    context(place / "home/.docker", "tcp://127.0.0.1:9")
+    digest = hashlib.sha256(b"theirs").hexdigest()
+    tls = place / "home/.docker/contexts/tls" / digest / "docker"
+    tls.mkdir(parents=True)
+    at = {"meta.json": place / "home/.docker/contexts/meta" / digest / what, "ca.pem": tls / what}.get(
+        what, place / "ws" / what
+    )
+    at.unlink(missing_ok=True)
+    os.mkfifo(at)
+    podman = what.startswith(("podman", "containers"))
+    provider, options = (
+        (PodmanProvider, {"connections": ["theirs"]}) if podman else (DockerProvider, {"contexts": ["theirs"]})
+    )
+    [backend] = provider.backends(
+        BackendSettings(place / "state", options, lambda: GuestFolders.of([str(place / "ws")]))
+    )
+    try:
+        health = await backend.health()
+    finally:
+        await backend.close()
+    assert not health.ok
+    assert "it is not a file" in health.reason
 
 
 async def test_one_that_no_guest_can_write_is_asked(place, fake, monkeypatch):

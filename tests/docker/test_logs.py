@@ -13,7 +13,7 @@ from sandbox_console.backends.docker.log_frames import BareDemuxer, Demuxer, Tty
 from sandbox_console.backends.docker.log_overlap import ReportedRecords
 from sandbox_console.backends.docker.logs import _Reader, longest_silence
 from sandbox_console.errors import NotFound, Unsupported
-from sandbox_console.model.log import LogQuery, LogRecord, Stream
+from sandbox_console.model.log import MAYBE_ROTATED, LogGap, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
 
 STAMP = b"2026-01-02T03:04:05.123456789Z "
@@ -207,6 +207,34 @@ async def test_a_log_that_goes_elsewhere_is_said(backend, docker_engine, unique)
     try:
         with pytest.raises(Unsupported, match="cannot be read back"):
             await read(backend, SandboxRef("docker", "default", docker_engine.inspect(name)["Id"]))
+    finally:
+        docker_engine.docker("rm", "-f", name)
+
+
+@pytestmark_engine
+@pytest.mark.parametrize(
+    ("lines", "options", "gone"),
+    [
+        (9000, ("json-file", "max-size=100k", "max-file=3"), True),
+        (100, ("json-file", "max-size=100k", "max-file=3"), False),
+        (9000, ("local", "max-size=200k", "max-file=2"), True),
+        (9000, ("json-file",), False),
+    ],
+)
+async def test_a_log_whose_beginning_may_be_rotated_away_says_so(lines, options, gone, backend, docker_engine, unique):
+    name, (driver, *rest) = unique(), options
+    words = ["--log-driver", driver, *(word for one in rest for word in ("--log-opt", one))]
+    docker_engine.docker(
+        "run", *words, "--name", name, "--network", "none", IMAGE, "sh", "-c", f"i=0; while [ $i -lt {lines} ]; do"
+        " echo line $i of a log; i=$((i+1)); done",
+    )  # fmt: skip
+    ref = SandboxRef("docker", "default", docker_engine.inspect(name)["Id"])
+    try:
+        for query in ({"lines": False}, {"lines": True}):
+            items = await read(backend, ref, **query)
+            assert [one.reason for one in items if isinstance(one, LogGap)] == [MAYBE_ROTATED] * gone
+            assert (b"line 0 of a log" in b"".join(one.data for one in items if isinstance(one, LogRecord))) is not gone
+        assert not any(isinstance(one, LogGap) for one in await read(backend, ref, tail=5))
     finally:
         docker_engine.docker("rm", "-f", name)
 

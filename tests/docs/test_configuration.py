@@ -8,13 +8,13 @@ from pathlib import Path
 
 from msgspec import structs
 
-from sandbox_console.backends.a2a import provider as a2a
+from sandbox_console.backends.a2a import options as a2a
 from sandbox_console.backends.bubblewrap.options import Options as BubblewrapOptions
 from sandbox_console.backends.docker import provider as docker
 from sandbox_console.backends.kubernetes import provider as kubernetes
 from sandbox_console.backends.microsandbox import provider as microsandbox
-from sandbox_console.backends.microsandbox_legacy import provider as microsandbox_legacy
-from sandbox_console.backends.opensandbox import provider as opensandbox
+from sandbox_console.backends.microsandbox_legacy import options as microsandbox_legacy
+from sandbox_console.backends.opensandbox import options as opensandbox
 from sandbox_console.backends.podman import provider as podman
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
@@ -30,6 +30,7 @@ from sandbox_console.service.config import (
     TuiOptions,
     ViewOptions,
 )
+from sandbox_console.service.oidc_options import GroupRole, OidcOptions
 from sandbox_console.service.reads.fleet import ANSWER_S
 from sandbox_console.service.server_options import ApiOptions, McpOptions, MicrosandboxOptions, ServeTable
 
@@ -42,7 +43,10 @@ def _defaults(kind: type, prefix: str) -> dict[str, object]:
     return {prefix + item.encode_name: getattr(made, item.name) for item in structs.fields(kind)}
 
 
-_REQUIRED = {SecretSource: {"source": "env:X"}, AlertRule: {"on": "state"}, AlertChannel: {"kind": "desktop"}}
+_REQUIRED: dict[type, dict[str, object]] = {
+    SecretSource: {"source": "env:X"}, AlertRule: {"on": "state"}, AlertChannel: {"kind": "desktop"},
+    OidcOptions: {"issuer": "https://x", "client_id": "x", "roles": ()}, GroupRole: {"group": "x", "role": "admin"},
+}  # fmt: skip
 
 
 def test_every_key_is_listed_with_its_default() -> None:
@@ -56,7 +60,9 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= {"backend": Config().backend, "backends.NAME.enabled": True, "backends.NAME.timeout_s": ANSWER_S}
     known |= _defaults(ApiOptions, "api.") | _defaults(McpOptions, "mcp.") | {"templates.NAME": None}
     known |= _defaults(ShellOptions, "shell.") | _defaults(MicrosandboxOptions, "microsandbox.")
-    known |= _defaults(ServeTable, "serve.") | {"alerts.keep_days": AlertOptions().keep_days}
+    known |= {key: value for key, value in _defaults(ServeTable, "serve.").items() if key != "serve.oidc"}
+    known |= _defaults(OidcOptions, "serve.oidc.") | _defaults(GroupRole, "serve.oidc.roles.")
+    known |= {"alerts.keep_days": AlertOptions().keep_days}
     known |= _defaults(AlertRule, "alerts.rules.NAME.") | _defaults(AlertChannel, "alerts.channels.NAME.")
     assert ROWS.keys() == known.keys()
     for key, cell in ROWS.items():

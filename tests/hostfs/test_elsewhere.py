@@ -30,6 +30,7 @@ from sandbox_console.model.action import Create
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service import open_console
+from sandbox_console.service.config import AuditOptions, Config, ShipOptions
 from sandbox_console.service.reads.folder_guard import workspace_problem
 from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.web.logins import given_token
@@ -105,6 +106,18 @@ async def test_a_program_that_gives_a_secret(place, ground, monkeypatch):
     for program in (f"{place}/ws/get", f"{place}/get", "./get", f"{place}/private/../ws/get"):
         with pytest.raises(SecretError, match="where a sandbox can write"):
             await resolve(["T"], {"T": SecretSource(source=f"cmd:{program}")})
+
+
+@pytest.mark.parametrize("option", ["otlp_headers", "dsn"])
+async def test_what_the_audit_log_is_shipped_with(place, option):
+    """A link in place of the file would have sent another file of the operator's to the server as a header."""
+    await given(place)
+    ship = ShipOptions(**{"otlp": "http://127.0.0.1:9"} | {option: f"file:{place}/ws/token"})
+    async with open_console(Config(audit=AuditOptions(ship=ship)), backends=[]) as console:
+        with pytest.raises(SecretError, match="where a sandbox can write"):
+            await console.audit_log.ship()
+        own = await console.audit_log._shipping_secret(option, f"file:{place}/private/token")
+        assert own.startswith("a-token-of-the-operator")
 
 
 async def test_a_program_is_not_run_in_a_workspace(place, ground, monkeypatch):

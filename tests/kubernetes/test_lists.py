@@ -208,6 +208,47 @@ async def test_a_kubeconfig_that_a_guest_could_write_runs_nothing(server, tmp_pa
     assert not ran.exists()
 
 
+@pytest.mark.parametrize(
+    "key", ["command", "relative", "linked", "certificate-authority", "client-key", "tokenFile", "cmd-path"]
+)
+async def test_what_a_kubeconfig_names_is_not_a_guests(server, tmp_path, monkeypatch, key):
+    """The kubeconfig is the operator's own, and yet a guest chose the program, the server's identity or what is sent."""
+    for name in ("ws", "own"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "ws/get-token"
+    program.write_text(f"#!/bin/sh\necho >> {tmp_path}/own/ran\n")
+    program.chmod(0o755)
+    (tmp_path / "own/get-token").symlink_to(program)
+    (tmp_path / "own/secret").write_text("of-the-operator")
+    (tmp_path / "ws/tokenFile").symlink_to(tmp_path / "own/secret")
+    user = {
+        "command": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}},
+        "relative": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./ws/get-token"}},
+        "linked": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": f"{tmp_path}/own/get-token"}},
+        "cmd-path": {"auth-provider": {"name": "gcp", "config": {"cmd-path": str(program), "cmd-args": "x"}}},
+    }.get(key, {key: "../ws/tokenFile"})
+    file = server.kubeconfig(tmp_path / "own/kubeconfig", {} if key == "certificate-authority" else user)
+    if key == "certificate-authority":
+        import yaml
+
+        content = yaml.safe_load(file.read_text())
+        content["clusters"][0]["cluster"][key] = str(tmp_path / "ws/ca.crt")
+        file.write_text(yaml.safe_dump(content))
+        (tmp_path / "ws/ca.crt").write_text("")
+    settings = BackendSettings(
+        tmp_path / "state", {"contexts": ["rec"], "kubeconfig": str(file)},
+        guests=lambda: GuestFolders.of([str(tmp_path / "ws")]),
+    )  # fmt: skip
+    [backend] = KubernetesProvider.backends(settings)
+    health = await backend.health()
+    await backend.close()
+    assert health.state is HealthState.UNAVAILABLE
+    assert "which a sandbox can write" in health.reason
+    assert "/ws/tokenFile is a link" in health.reason or str(tmp_path / "ws") in health.reason
+    assert not (tmp_path / "own/ran").exists()
+
+
 @pytest.mark.parametrize("content", ["{", "a: [secret-in-file", "users: 3\ncontexts: 4", "- x"])
 async def test_a_damaged_kubeconfig_is_told_without_its_content(make, tmp_path, content):
     backend = await make()

@@ -20,6 +20,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.roles import forbidden
 from sandbox_console.service import Config, Consent, Console, open_console
 from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.tui.form.image_row import _folders
 
 OURS, THEIRS = SandboxRef("fake", "local", "ours-id-0001"), SandboxRef("fake", "local", "theirs-id-001")
 SEARCH, WEB = {"team": "search"}, {"team": "web"}
@@ -176,3 +177,11 @@ def test_every_action_with_a_sandbox_names_it() -> None:
     for kind in ACTIONS:
         action = example(kind, OURS)
         assert ref_of(action) == OURS or not hasattr(action, "ref")
+
+
+def test_the_form_names_no_folders_of_the_machine_to_others_than_admins(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    assert _folders(f"{tmp_path}/") == [f"{tmp_path}/private"]
+    for role in ("viewer", "operator"):
+        with limited_to(lambda role=role: Access(role)):  # type: ignore[misc]
+            assert _folders(f"{tmp_path}/") == []

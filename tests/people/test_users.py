@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sandbox_console.errors import ConfigError, Conflict, NotFound, UsageError
-from sandbox_console.model.access import FULL, Access, access, limited_to
+from sandbox_console.model.access import FULL, Access, access, checked_labels, checked_role, limited_to
 from sandbox_console.service.people import passwords
-from sandbox_console.service.people.users import Users, checked_labels, checked_role
+from sandbox_console.service.people.users import Users
 from sandbox_console.service.tokens import Tokens
 
 PASSWORD = "correct horse battery"

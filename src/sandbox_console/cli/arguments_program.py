@@ -114,6 +114,7 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
     serve.add_argument(
         "--trust-proxy", metavar="ADDRESS", action="append", default=[], help="a proxy's address; needs --hostname"
     )
+    serve.add_argument("--user-header", metavar="H", help="the header in which that proxy names the user")
     serve.add_argument("--socket", metavar="PATH", help="listen on a socket file for a proxy; needs --hostname")
     serve.add_argument("--max-sessions", metavar="N", help="how many sessions may run; by default 8")
     serve.add_argument("--keep", metavar="T", help="how long a session without a page lives; by default 8h")

@@ -24,7 +24,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, known_ground
 from sandbox_console.service.incident.bundle import WrittenBundle
 from sandbox_console.service.incident.bundle import bundle as make_bundle
-from sandbox_console.service.incident.bundle_file import WriteFailed
+from sandbox_console.service.incident.bundle_file import writer
 from sandbox_console.service.incident.bundle_open import open_bundle
 from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 
@@ -90,15 +90,9 @@ async def _write(
     except OSError as error:
         raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
 
-    def write(data: bytes) -> None:
-        try:
-            file.file.write(data)
-        except OSError as error:
-            raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
-
     try:
         made = await make_bundle(
-            console, sandboxes, write, until=until, files_most=files_most,
+            console, sandboxes, writer(file, path), until=until, files_most=files_most,
             consent=lambda sandbox: context.consent(sandbox.ref.id),
         )  # fmt: skip
         if len(made.failures) < len(sandboxes):

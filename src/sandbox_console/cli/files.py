@@ -15,12 +15,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from sandbox_console.cli import lookup
+from sandbox_console.cli import json_output, lookup
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.formatting import size
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.tar_notes import TarNotes
 from sandbox_console.hostfs.tar_pack import PackOptions, packed, unreadable
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import Location, find
@@ -90,6 +91,7 @@ class _Copy:
         self._progress = _Progress(context)
         self.skipped: list[str] = []
         self._unpacker: Unpacker | None = None
+        self._notes = TarNotes(self._skip)
         self._closed = False
 
     async def fetch(self, console: Console, sandbox: Sandbox) -> ActionResult:
@@ -166,6 +168,7 @@ class _Copy:
     async def _to_stdout(self, chunk: bytes) -> None:
         try:
             await self._context.streams.out.stream(chunk)
+            self._notes.feed(chunk)
         except OutputClosed:
             self._closed = True
             self._operation.cancel()
@@ -186,13 +189,15 @@ class _Copy:
             context.say(f"skipped: {reason}")
         if len(self.skipped) > _SKIPPED_TOLD:
             context.say(f"skipped: {len(self.skipped) - _SKIPPED_TOLD} more")
-        if context.json and words.local != "-":
-            context.record({
+        out = words.local == "-" and words.out  # a tar, which has stdout for itself
+        if context.json and (words.local != "-" or (out and self.skipped)):
+            told = {
                 "name": sandbox.name, "ref": str(sandbox.ref), "audit_id": result.audit_id,
                 "from": words.inside if words.out else words.local, "to": words.local if words.out else words.inside,
                 "bytes": result.details.get("bytes"), "skipped": len(self.skipped),
                 "left_out": self.skipped[:_SKIPPED_LISTED],
-            })  # fmt: skip
+            }  # fmt: skip
+            (context.streams.err if out else context.streams.out).line(json_output.line(told))
         return 1 if self.skipped else 0
 
 

@@ -15,7 +15,7 @@ from sandbox_console.cli.formatting import moment_ns, width
 from sandbox_console.cli.lookup import find_named
 from sandbox_console.cli.spec_options import whole
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
+from sandbox_console.model.log import MAYBE_ROTATED, LogGap, LogItem, LogQuery, LogRecord
 from sandbox_console.model.quantities import parse_duration_s
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
@@ -210,6 +210,9 @@ class _Printer:
     def _gap(self, sandbox: Sandbox, gap: LogGap) -> bytes:
         if self._context.json:
             return json_output.line(json_output.log_item(sandbox, gap)).encode() + b"\n"
+        if gap.reason == MAYBE_ROTATED:
+            self._context.say(f"note: {sandbox.name}: {gap.reason}")
+            return b""
         lost = "some output" if gap.lines is None else f"{gap.lines} lines"
         self._context.say(f"gap: {sandbox.name}: {lost} lost: {gap.reason}")
         return b""

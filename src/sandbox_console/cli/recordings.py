@@ -102,7 +102,7 @@ def _data(recording: Recording) -> dict[str, object]:
         "id": recording.id, "name": recording.name, "ref": str(recording.ref) if recording.ref else "",
         "actor": recording.actor, "at": recording.at, "duration_s": recording.duration_s,
         "bytes": recording.size_bytes, "audit_id": recording.audit_id, "check": str(recording.check),
-        "problem": recording.problem,
+        "problem": recording.problem, "kind": recording.kind, "command": recording.command, "exit": recording.exit,
     }  # fmt: skip
 
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.tokens import lifetime, utc
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.model.access import Access
+from sandbox_console.model.access import Access, checked_labels, checked_role
 from sandbox_console.service import find_paths
 from sandbox_console.service.gate.local_change import local_change
-from sandbox_console.service.people.users import User, Users, checked_labels, checked_role
+from sandbox_console.service.people.users import User, Users
 from sandbox_console.service.tokens import Token, Tokens
 
 T = TypeVar("T")

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import tarfile
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from sandbox_console.errors import BackendError, Conflict, ConsoleError
 from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.tar_notes import LEFT_OUT, left_out
 from sandbox_console.hostfs.tar_source import TarSource
 from sandbox_console.hostfs.tree import Tree
 from sandbox_console.hostfs.walk import Location
-
-LEFT_OUT = "SANDBOXCONSOLE.left_out"
-"""The key in an extended header of what a backend left out and why, as a JSON list of texts."""
 
 Target = Callable[[tarfile.TarInfo], Location]
 """Decides where the first member goes, by what the sandbox says it is."""
@@ -117,7 +114,7 @@ class Unpacker:
             elif below:  # otherwise it is the folder itself, which comes first, and last if something was left out
                 self._take(member, below, tree)
             else:
-                for why in _left_out(member):
+                for why in left_out(member.pax_headers.get(LEFT_OUT, "[]")):
                     self._skipped(why)
 
     def _take(self, member: tarfile.TarInfo, below: tuple[str, ...], tree: Tree) -> None:
@@ -173,15 +170,6 @@ class Unpacker:
         """The parts of a guest's absolute path below the top; None if it is not below it."""
         parts, top = PurePosixPath(target).parts, self._origin.parts if self._origin else ("",)
         return parts[len(top) :] if parts[: len(top)] == top and ".." not in parts else None
-
-
-def _left_out(member: tarfile.TarInfo) -> list[str]:
-    """What the sandbox's side left out of the tar, by the header of its top folder."""
-    try:
-        told = json.loads(member.pax_headers.get(LEFT_OUT, "[]"))
-    except (ValueError, RecursionError):
-        return []
-    return [str(one) for one in told] if isinstance(told, list) else []
 
 
 def _parts(name: str, *, of_root: bool = False) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, Protocol
 
 from msgspec import Struct
+
+from sandbox_console.errors import UsageError
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
@@ -41,6 +43,25 @@ FULL = Access()
 
 NONE = Access("viewer", {"": ""})
 """The rights of somebody who was removed: no sandbox has an empty label."""
+
+
+def checked_role(text: str) -> Role:
+    """The role of this name. Raises UsageError."""
+    for role in ROLES:
+        if role == text:
+            return role
+    raise UsageError(f"--role: {text!r} is not a role", hint=f"one of {', '.join(ROLES)}")
+
+
+def checked_labels(pairs: Sequence[str]) -> dict[str, str]:
+    """Labels from ``KEY=VALUE`` words. Raises UsageError."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not key or not sign or found.get(key, value) != value:
+            raise UsageError(f"--label: {pair!r} is not KEY=VALUE, once for each key", hint="as in team=search")
+        found[key] = value
+    return found
 
 
 class AccessSource(Protocol):

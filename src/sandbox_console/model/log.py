@@ -23,6 +23,10 @@ class LogRecord(Struct, frozen=True):
     data: bytes
 
 
+MAYBE_ROTATED = "older lines may have been rotated away; the engine does not count them"
+"""The reason of a gap before the first record of a log whose beginning may be gone."""
+
+
 class LogGap(Struct, frozen=True):
     """Output that was lost or dropped here; ``lines`` is None if the number is not known."""
 

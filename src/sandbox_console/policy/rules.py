@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 Stance = Literal["allow", "ask", "deny"]
 Publish = Literal["none", "loopback", "any"]
+Recorded = Literal["shell", "exec"]
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -20,7 +21,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     calls, a filter that allows debuggers, or user namespaces in the sandbox. ``enter_without_secrets`` says whether a
     console that cannot read one of a sandbox's secrets may enter it; the command then runs without the secret, whose
     value cannot be masked. ``home_workspace`` lets a home folder be a workspace. ``keep_shells`` lets a
-    shell outlive the console that opened it. While a secret of a keyring or a
+    shell outlive the console that opened it. ``record`` names what must be recorded, or it is refused: shells,
+    commands, or both. While a secret of a keyring or a
     program has not been read, words of at least ``hash_words_from`` bytes are written to the audit log as keyed hashes:
     for ``"any"`` secret of the configuration, or only for the sandbox's ``"own"``.
     """
@@ -43,6 +45,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     enter_without_secrets: bool = True
     home_workspace: bool = False
     keep_shells: bool = True
+    record: tuple[Recorded, ...] = ()
     hash_words_from: Annotated[int, Meta(ge=1)] = 12
     hash_words_for: Literal["any", "own"] = "any"
 

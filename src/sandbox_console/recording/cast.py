@@ -46,10 +46,10 @@ _LONGEST = 100_000  # characters; a full-screen program may write for ever witho
 class Pending:
     """The events of one shell that are not in its file yet. Typed text is in them only where the shell echoed it."""
 
-    def __init__(self, cap_bytes: int, began: float | None = None) -> None:
+    def __init__(self, cap_bytes: int, began: float | None = None, limit: str = "recording.max_mib") -> None:
         """``began`` is the time of the monotonic clock from which events are counted, by default now."""
         self.began = time.monotonic() if began is None else began
-        self.left = cap_bytes
+        self.left, self._limit = cap_bytes, limit
         self.cut = False
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._taken_at = self.began
@@ -82,7 +82,7 @@ class Pending:
         self.left -= len(text)
         if self.left < 0:
             self.cut = True
-            kind, text = "m", "the recording ends here: it reached recording.max_mib"
+            kind, text = "m", f"the recording ends here: it reached {self._limit}"
         at = round(time.monotonic() - self.began, 6)
         self._held.append(json.dumps([at, kind, text]) + "\n")
         self._size += len(text)

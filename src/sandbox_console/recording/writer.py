@@ -28,12 +28,12 @@ class Recorded(Struct, frozen=True):
 
 
 class Writer:
-    """Writes one shell's output and sizes."""
+    """Writes the output of one shell or command, and the terminal's sizes. ``limit`` is the name of ``cap_bytes``."""
 
-    def __init__(self, path: Path, header: Mapping[str, Any], cap_bytes: int) -> None:
+    def __init__(self, path: Path, header: Mapping[str, Any], cap_bytes: int, limit: str = "recording.max_mib") -> None:
         self.path = path
         self.problem = ""
-        self.pending = Pending(cap_bytes)
+        self.pending = Pending(cap_bytes, limit=limit)
         self._header = header
 
     async def begin(self) -> None:

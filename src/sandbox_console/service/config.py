@@ -20,7 +20,7 @@ from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.model import hosts
 from sandbox_console.model.did_you_mean import nearest
-from sandbox_console.policy.rules import Rules
+from sandbox_console.policy.rules import Recorded, Rules
 from sandbox_console.secrets.sources import SecretSource, problem
 from sandbox_console.service import alert_options
 from sandbox_console.service.alert_options import AlertOptions
@@ -116,10 +116,15 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
 
 
 class RecordingOptions(Struct, frozen=True, kw_only=True):
-    """The ``[recording]`` table. If ``mode`` is ``required``, a shell that cannot be recorded is refused."""
+    """The ``[recording]`` table. ``record`` names what ``mode`` is about: shells, commands, or both.
+
+    If ``mode`` is ``required``, what cannot be recorded is refused.
+    """
 
     mode: Literal["off", "best-effort", "required"] = "off"
+    record: tuple[Recorded, ...] = ("shell",)
     max_mib: AtLeastOne = 64
+    exec_max_kib: AtLeastOne = 1024
     keep_mib: AtLeastOne = 1024
 
 

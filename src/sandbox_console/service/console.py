@@ -92,11 +92,13 @@ class Console(FleetReads):
 
         ``templates`` is the folder of templates, by default one beside the state.
         """
-        self.config, self.hub, self.fleet, self.audit_log = config, hub, fleet, audit_log
+        self.config, self.hub, self.audit_log = config, hub, audit_log
         fleet.remember = recorded(audit_log)
         state, kept = audit_log.path.parents[1], config.logs
-        self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
-        self.masking = Masking(self._vault)
+        audit_log.guest_folders = lambda: shared_folders.everywhere(state).ground()
+        self._vault = Vault(config.secrets, audit_log.guest_folders, secrets)
+        recreations = LostRecreations(state / "recreations", fleet, audit_log, self._vault, lambda: self.read_only)
+        super().__init__(fleet, Masking(self._vault), recreations)
         self._vault.on_new = self._mask_again
         self._watcher = Watcher(fleet, hub.publish, self.masking)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
@@ -114,7 +116,9 @@ class Console(FleetReads):
             templates or state.parent / "templates", lambda: self.config, self.secrets, audit_log
         )
         self.shipper = Shipper(audit_log)
-        self.recordings = Recordings(state / "recordings", config.recording, audit_log, self._vault.redactor, records)
+        self.recordings = Recordings(
+            state / "recordings", config.recording, lambda: self.config.policy, audit_log, self._vault.redactor, records
+        )
         self._wire_actions(state, own or OwnFolders(state), options)
         self._operations: set[asyncio.Task[Any]] = set()
         self.reload: ConfigReload | None = None
@@ -133,7 +137,6 @@ class Console(FleetReads):
         self._lost = LostShells(records, fleet, audit_log, self._vault, self.recordings, options)
         self.kept_shells = KeptShells(records, config.shell, self._lost, audit_log.actor, options, self.records)
         self.sessions = OpenSessions(self.holds, self.kept_shells.end_all, self.records.may_enter)
-        self.recreations = LostRecreations(state / "recreations", fleet, audit_log, self._vault, lambda: self.read_only)
         self._performer = Performer(
             self._admission, gate, fleet, audit_log, self._vault, self._shares, self.recordings, self.holds,
             self._lost, self.kept_shells, self.sessions.end, self.recreations,

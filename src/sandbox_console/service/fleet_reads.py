@@ -20,9 +20,8 @@ from sandbox_console.service.sessions.lost_recreations import LostRecreations
 class FleetReads:
     """What a console reads of its fleet. None of it changes anything, or is recorded."""
 
-    fleet: Fleet
-    masking: Masking
-    recreations: LostRecreations
+    def __init__(self, fleet: Fleet, masking: Masking, recreations: LostRecreations) -> None:
+        self.fleet, self.masking, self.recreations = fleet, masking, recreations
 
     async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
         """All sandboxes now, and the health of each backend that was queried."""

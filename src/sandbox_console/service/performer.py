@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.abilities import EndsLostShells
-from sandbox_console.backends.base import Backend, PassableTerminal, PassedShell, Terminal
+from sandbox_console.backends.base import Backend, PassableTerminal, Terminal
 from sandbox_console.backends.common import remote_audit
-from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model.action import (
     Action,
     Create,
@@ -56,9 +56,10 @@ from sandbox_console.service.reads.name_changes import note_after, note_before
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.sessions.held_terminal import DETACHED, HeldTerminal
 from sandbox_console.service.sessions.kept_session import KeptSession
-from sandbox_console.service.sessions.kept_shells import KeptShells
+from sandbox_console.service.sessions.kept_shells import KeptShells, passed_on
 from sandbox_console.service.sessions.lost_recreations import LostRecreations
 from sandbox_console.service.sessions.lost_shells import LostShells
+from sandbox_console.service.sessions.recorded_exec import RecordedExec, recorded_to_its_end
 from sandbox_console.service.sessions.shell import ShellSession
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord
 
@@ -90,7 +91,7 @@ class Performer:
         refs: list[SandboxRef] = []
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
-            result = await self._act(request, permit, secrets, io, operation, mask or self._vault.redactor)
+            result = await self._act(request, permit, secrets, io, operation, mask)
             if isinstance(action, Create) and result.ref is not None:
                 refs.append(result.ref)
             note_after(self._fleet.names, action)
@@ -107,7 +108,7 @@ class Performer:
 
     async def _act(
         self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,
-        mask: Redactor,
+        mask: Redactor | None,
     ) -> ActionResult:  # fmt: skip
         from sandbox_console.service.effects.dispatch import carry_out
 
@@ -117,22 +118,28 @@ class Performer:
         note_before(self._fleet.names, action)
         injects = self._vault.injects(backend.capabilities())
         handed = [structs.replace(secret, inject=injects[secret.name]) for secret in secrets]
+        shown = mask or self._vault.redactor
+        recorded = None if mask else await RecordedExec.begin(request, permit, self._recordings, self._audit_log)
+        if recorded is not None:
+            io = structs.replace(io, on_shown=recorded.shown)
         call = Call(
-            backend, request.target, handed, operation.report, io, mask, injects, self._holds, acting() or
+            backend, request.target, handed, operation.report, io, shown, injects, self._holds, acting() or
             self._audit_log.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
         with remote_audit.noted() as ids:
-            async with self._marked(request, permit, backend):
+            async with self._marked(request, permit, backend, recorded), recorded_to_its_end(recorded):
                 result = await carry_out(action, permit, call)
+        if recorded is not None:
+            result = structs.replace(result, details={**result.details, "recording": await recorded.end()})
         if ids:
             result = structs.replace(result, details={**result.details, "remote_audit_ids": ids})
-        if isinstance(action, Exec):
-            without = _without(_lacking(request.target, secrets))
-            result = structs.replace(result, details={**result.details, **without})
-        return result
+        without = _without(_lacking(request.target, secrets)) if isinstance(action, Exec) else {}
+        return structs.replace(result, details={**result.details, **without})
 
     @asynccontextmanager
-    async def _marked(self, request: Request, permit: Permit, backend: Backend) -> AsyncIterator[None]:
+    async def _marked(
+        self, request: Request, permit: Permit, backend: Backend, recorded: RecordedExec | None
+    ) -> AsyncIterator[None]:
         """Keep a record of a marked command while it runs, where it would go on if this console was killed."""
         action = request.action
         if not (isinstance(action, Exec) and action.mark and isinstance(backend, EndsLostShells)):
@@ -142,6 +149,7 @@ class Performer:
         record = await self._lost.hold(ShellRecord(
             audit_id=permit.audit_id, ref=str(action.ref), name=name, actor=acting() or self._audit_log.actor,
             began=time.time(), user=action.user, mark=action.mark, verb=action.verb,
+            recording=recorded.id if recorded is not None else "",
         ))  # fmt: skip
         try:
             yield
@@ -219,7 +227,7 @@ class Performer:
     ) -> KeptSession:  # fmt: skip
         """Pass a shell that was opened to a holder of its own. It is ended if that fails."""
         try:
-            shell_record, passed = _passed(shell_record, terminal)
+            shell_record, passed = passed_on(shell_record, terminal)
             try:
                 must = self._recordings.required(action)
                 seen = await self._kept.start(
@@ -312,15 +320,6 @@ class Performer:
 
 async def _nothing(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
     return ActionResult(permit.audit_id)
-
-
-def _passed(record: HeldRecord | None, terminal: Terminal) -> tuple[HeldRecord, PassedShell]:
-    """What the holder of a shell gets."""
-    if record is None:
-        raise BackendError("the shell cannot be kept: its record cannot be written", hint="free some space")
-    if not isinstance(terminal, PassableTerminal):
-        raise Unsupported("the shell cannot be kept: the backend cannot pass it on")
-    return record, terminal.passed()
 
 
 def _spec_of(request: Request) -> SandboxSpec | None:

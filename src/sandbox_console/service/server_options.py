@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, structs
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model import check
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service.oidc_options import OidcOptions
 
 AtLeastOne = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -71,6 +72,8 @@ class ServeTable(Struct, frozen=True, kw_only=True):
     hostname: tuple[str, ...] = ()
     prefix: str = ""
     trust_proxy: tuple[str, ...] = ()
+    user_header: str = ""
+    oidc: OidcOptions | None = None
     socket: str = ""
     max_sessions: AtLeastOne = 8
     keep: str = "8h"

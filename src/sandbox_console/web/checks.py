@@ -24,8 +24,9 @@ HEADERS = {
 }
 """`style-src` allows inline styles, with which xterm's renderer sets colours and cell sizes, but no inline scripts."""
 
-SCHEME, PEER, FOREIGN = "scheme", "peer", "foreign"
-"""Keys of a request: how and from where a browser has reached us, and whether it came from another site's link."""
+SCHEME, PEER, FOREIGN, USER = "scheme", "peer", "foreign", "user"
+"""Keys of a request: how and from where a browser has reached us, whether it came from another site's link, and whom a
+trusted proxy names."""
 
 OWN_PAGES = frozenset({"same-origin", "none"})
 """`Sec-Fetch-Site` of our own pages and of a typed address. Another port of this host is `same-site`."""
@@ -42,16 +43,19 @@ class Checks:
         proxies: Collection[str] = (),
         proxied: Collection[str] = (),
         pages: Collection[str] = (),
+        user_header: str = "",
     ) -> None:
         """Answer to ``authorities``, and to ``proxied`` if a request comes through one of ``proxies``.
 
         ``pages`` are the paths of the login. A link on another site may open them, and then shows only the login.
+        ``user_header`` is where such a proxy names the user.
         """
         self._scheme = scheme
         self._authorities = frozenset(authorities)
         self._proxies = frozenset(proxies)
         self._proxied = frozenset(proxied)
         self._pages = frozenset(pages)
+        self._user_header = user_header
 
     @property
     def middleware(self) -> Middleware:
@@ -81,7 +85,7 @@ class Checks:
 
     def _reached_by(self, request: web.Request) -> tuple[str, Collection[str]]:
         """The scheme and the names by which a browser has reached us, stored with its address for the handlers."""
-        request[SCHEME], request[PEER] = self._scheme, request.remote or "socket"
+        request[SCHEME], request[PEER], request[USER] = self._scheme, request.remote or "socket", ""
         schemes = request.headers.getall("X-Forwarded-Proto", [])
         if not schemes or not self._is_proxy(request):
             return self._scheme, self._authorities
@@ -89,7 +93,14 @@ class Checks:
             raise web.HTTPBadRequest(text="X-Forwarded-Proto must be http or https, once.\n")
         request[SCHEME] = schemes[0].lower()
         request[PEER] = _client(",".join(request.headers.getall("X-Forwarded-For", []))) or request[PEER]
+        request[USER] = self._named_user(request)
         return request[SCHEME], self._proxied
+
+    def _named_user(self, request: web.Request) -> str:
+        names = request.headers.getall(self._user_header, []) if self._user_header else []
+        if len(names) > 1:  # the proxy has left somebody else's in
+            raise web.HTTPBadRequest(text=f"{self._user_header} must be given once.\n")
+        return names[0].strip() if names else ""
 
     def _is_proxy(self, request: web.Request) -> bool:
         link = request.get_extra_info("socket")

@@ -53,6 +53,7 @@ class Login:
     key: str = field(repr=False)
     token: Token | None = None
     person: Identity | None = None
+    by: str = "token"
 
     @property
     def actor(self) -> str:
@@ -124,7 +125,20 @@ class Logins:
         if user is None:
             raise WrongToken
         self._guesses.was_right(name, peer)
-        return self._add(peer, None, Identity(user.name, user))
+        return self._add(peer, None, Identity(user.name, user), "password")
+
+    def admit(self, person: Identity, peer: str, by: str) -> Login:
+        """A new login for somebody whom a trusted proxy or a provider has identified."""
+        return self._add(peer, None, person, by)
+
+    def named(self, name: str) -> Identity | None:
+        """The user of this name, who needs no password because a trusted proxy names them. Raises ConfigError."""
+        user = self._users.named(name) if self._users is not None and name else None
+        return Identity(user.name, user) if user is not None else None
+
+    def count_failure(self) -> bool:
+        """Count a login that failed elsewhere. Returns False if there were too many to record this one."""
+        return self._guesses.take_token()
 
     @property
     def asks_for_passwords(self) -> bool:
@@ -181,11 +195,11 @@ class Logins:
         except ConfigError:  # damaging the file must not keep a login alive
             return True
 
-    def _add(self, peer: str, token: Token | None = None, person: Identity | None = None) -> Login:
+    def _add(self, peer: str, token: Token | None = None, person: Identity | None = None, by: str = "token") -> Login:
         while full := self._in_the_way(person.name if person else ""):
             del self._logins[full]
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        login = Login(secrets.token_hex(4), peer, self._clock() + LIFETIME_S, cookie, key, token, person)
+        login = Login(secrets.token_hex(4), peer, self._clock() + LIFETIME_S, cookie, key, token, person, by)
         self._logins[_digest(cookie)] = login
         return login
 

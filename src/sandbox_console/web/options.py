@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sandbox_console.errors import UsageError
+from sandbox_console.service.oidc_options import OidcOptions
 from sandbox_console.web.environment import check_pass_env
 
 HOUR_S = 3600.0
@@ -51,6 +52,10 @@ class ServeOptions(Struct, frozen=True):
     """The path under which a proxy serves it, such as ``/console``."""
     trust_proxy: tuple[str, ...] = ()
     """Addresses of proxies whose ``X-Forwarded-Proto`` and ``X-Forwarded-For`` are believed."""
+    user_header: str = ""
+    """The header in which these proxies name the user; empty if they do not. From elsewhere it is ignored."""
+    oidc: OidcOptions | None = None
+    """A provider of OpenID Connect where people log in."""
     socket: Path | None = None
     """A socket file to listen on for a proxy, in place of an address."""
     open: bool = False
@@ -98,6 +103,7 @@ class ServeOptions(Struct, frozen=True):
             except ValueError:
                 hint = "the address from which the proxy connects, as 127.0.0.1"
                 raise UsageError(f"--trust-proxy: {address!r} is not an address", hint=hint) from None
+        self._check_people()
         if not (self.trust_proxy or self.socket):
             return
         if not self.names:
@@ -105,6 +111,18 @@ class ServeOptions(Struct, frozen=True):
             raise UsageError("behind a proxy the name that browsers use is not known", hint=hint)
         if self.socket and (self.cert or self.port):
             raise UsageError("--socket has no port and no TLS", hint="the proxy has them: leave --port and --cert out")
+
+    def _check_people(self) -> None:
+        if self.oidc is not None:
+            self.oidc.check()
+        if not self.user_header:
+            return
+        if not (self.trust_proxy or self.socket):
+            hint = "add --trust-proxy ADDRESS or --socket PATH: from anybody else the header is ignored"
+            raise UsageError("--user-header needs a proxy that is trusted", hint=hint)
+        if not _HEADER.fullmatch(self.user_header) or self.user_header.lower() in _TAKEN_HEADERS:
+            hint = "as X-Forwarded-User; the proxy must set it or remove it in every request"
+            raise UsageError(f"--user-header: {self.user_header!r} cannot name users", hint=hint)
 
     @property
     def public_url(self) -> str:
@@ -153,6 +171,20 @@ class ServeOptions(Struct, frozen=True):
 
 
 _PREFIX = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+_TAKEN_HEADERS = frozenset(
+    {
+        "authorization",
+        "cookie",
+        "host",
+        "origin",
+        "referer",
+        "user-agent",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "connection",
+    }
+)
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _NAMED_PORT = re.compile(r"(?:\]|^[^:]*):(\d{1,5})$")
 

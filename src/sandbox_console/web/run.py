@@ -27,9 +27,12 @@ from sandbox_console.service.people.users import Users
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.connections import HEADER_S, Acceptor, Connections
 from sandbox_console.web.listening import Listening, listening
+from sandbox_console.web.login_doors import CALLBACK
 from sandbox_console.web.logins import Logins, given_token
+from sandbox_console.web.oidc_client import Provider
+from sandbox_console.web.oidc_login import OidcLogins
 from sandbox_console.web.options import ServeOptions, is_loopback
-from sandbox_console.web.server import BrowserServer
+from sandbox_console.web.server import BrowserServer, public_url
 from sandbox_console.web.session_control import session_control
 from sandbox_console.web.visit_records import visit_records
 
@@ -43,6 +46,14 @@ async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
     async with page(options, say):
         await stopped.wait()
     return 0
+
+
+async def _provider(options: ServeOptions, held: Listening) -> OidcLogins | None:
+    """The logins at the provider of the options. Raises SecretError, Unsupported."""
+    if options.oidc is None:
+        return None
+    url = public_url(options, held.authorities)
+    return OidcLogins(options.oidc, Provider(options.oidc, await options.oidc.secret(), f"{url}{CALLBACK}"))
 
 
 def stop_signal() -> asyncio.Event:
@@ -64,7 +75,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
     async with contextlib.AsyncExitStack() as stack:
         held = stack.enter_context(listening(options, options.port, guest_folders))
         records = await stack.enter_async_context(visit_records(options.config, say, on=options.command is None))
-        server = BrowserServer(options, logins, held.authorities, say, records)
+        server = BrowserServer(options, logins, held.authorities, say, records, await _provider(options, held))
         await stack.enter_async_context(session_control(folder_of(find_paths()), server.views, say))
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
         async with accepting(app, held, tls, Connections(CONNECTIONS)):

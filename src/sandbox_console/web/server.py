@@ -11,21 +11,18 @@ from urllib.parse import quote
 from aiohttp import WSMsgType, web
 from textual_serve.server import Server
 
-from sandbox_console.errors import ConfigError
 from sandbox_console.web import websocket_messages
 from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
-from sandbox_console.web.checks import FOREIGN, PEER, SCHEME, Checks, add_headers, need_origin
+from sandbox_console.web.checks import FOREIGN, USER, Checks, add_headers, need_origin
 from sandbox_console.web.http_handler import Handler
-from sandbox_console.web.login_doors import LoginDoors
+from sandbox_console.web.login_doors import CALLBACK, HEADER, LoginDoors
 from sandbox_console.web.logins import Login, Logins
+from sandbox_console.web.oidc_login import OidcLogins
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
 from sandbox_console.web.session_pages import SessionPages
 from sandbox_console.web.tickets import TerminalRequest, Tickets
 from sandbox_console.web.visit_records import VisitRecords
-
-HEADER = "X-Sandbox-Console"
-"""Pages of other origins cannot send this header without a preflight request, which is never allowed."""
 
 _BODY_S = 5.0
 _BODY_BYTES = 4096
@@ -39,9 +36,9 @@ class BrowserServer(Server):
 
     def __init__(
         self, options: ServeOptions, logins: Logins, authorities: tuple[str, ...], say: Callable[[str], None],
-        records: VisitRecords,
+        records: VisitRecords, oidc: OidcLogins | None = None,
     ) -> None:  # fmt: skip
-        super().__init__("sandbox-console", public_url=_public_url(options, authorities))
+        super().__init__("sandbox-console", public_url=public_url(options, authorities))
         self._options = options
         self._logins = logins
         self._authorities = authorities
@@ -49,9 +46,9 @@ class BrowserServer(Server):
         self._tickets = Tickets()
         self._records = records
         self._views = AppSessions(options, say, records, logins)
-        self._doors = LoginDoors(logins, records, say, self.public_url)
+        self._doors = LoginDoors(logins, records, say, self.public_url, options.prefix, _json_body, oidc)
         self._pages = read_pages()
-        self._session_pages = SessionPages(self._views, logins, records, self._need_page, _json_body)
+        self._session_pages = SessionPages(self._views, logins, records, self._need_page, _json_body, self._doors.leave)
         self.download_manager = self._views.downloads
 
     @property
@@ -70,15 +67,15 @@ class BrowserServer(Server):
             self._authorities,
             proxies=self._options.trust_proxy,
             proxied=self._options.proxied_authorities,
-            pages=(f"{prefix}/", f"{prefix}/login"),
+            pages=(f"{prefix}/", f"{prefix}/login", f"{prefix}{CALLBACK}"),
+            user_header=self._options.user_header,
         )
         app = web.Application(middlewares=[checks.middleware], client_max_size=_BODY_BYTES)
         app.add_routes(
             [
                 web.get(f"{prefix}/", self.handle_index),
                 web.get(f"{prefix}/login", self.handle_login_page),
-                web.get(f"{prefix}/login/ways", self.handle_ways),
-                web.post(f"{prefix}/login", self.handle_login),
+                *self._doors.routes(),
                 web.post(f"{prefix}/ticket", self.handle_ticket),
                 web.get(f"{prefix}/ws", self.handle_websocket),
                 web.get(f"{prefix}/download/{{key}}", self.handle_download),
@@ -133,31 +130,6 @@ class BrowserServer(Server):
         if page is None or page.content_type == "text/html":
             raise web.HTTPNotFound(text="No such file.\n")
         return page.response()
-
-    async def handle_ways(self, _request: web.Request) -> web.Response:
-        """The ways to log in, beside the token."""
-        try:
-            password = self._logins.asks_for_passwords
-        except ConfigError:
-            password = False
-        return web.json_response({"password": password})
-
-    async def handle_login(self, request: web.Request) -> web.Response:
-        """Exchange a token or a password for a cookie, and a key that only this origin's pages can keep."""
-        need_origin(request)
-        if request.headers.get(HEADER) != "login":
-            raise web.HTTPForbidden(text=f"The header {HEADER} is needed.\n")
-        login = await self._doors.enter(await _json_body(request), request[PEER])
-        response = web.json_response({"key": login.key})
-        response.set_cookie(
-            self._logins.cookie_name,
-            login.cookie,
-            httponly=True,
-            samesite="Strict",
-            secure=request[SCHEME] == "https",
-            path=f"{self._options.prefix}/",
-        )
-        return response
 
     async def handle_ticket(self, request: web.Request) -> web.Response:
         """A ticket for one websocket, for a page that holds both the cookie and the key."""
@@ -226,6 +198,8 @@ class BrowserServer(Server):
 
     def _login_of(self, request: web.Request) -> Login | None:
         login = self._logins.find(request.cookies.get(self._logins.cookie_name, ""))
+        if login is not None and login.by == "proxy" and (login.person is None or request[USER] != login.person.name):
+            return None  # the proxy names somebody else by now, or nobody
         if login is not None and isinstance(request.protocol, Handler):
             request.protocol.prove(login.id)
         return login
@@ -245,7 +219,8 @@ class BrowserServer(Server):
         return login
 
 
-def _public_url(options: ServeOptions, authorities: tuple[str, ...]) -> str:
+def public_url(options: ServeOptions, authorities: tuple[str, ...]) -> str:
+    """The address of the page for browsers."""
     return options.public_url or f"{options.scheme}://{authorities[0]}{options.prefix}"
 
 

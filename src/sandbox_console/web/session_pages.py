@@ -14,16 +14,21 @@ from sandbox_console.web.visit_records import VisitRecords
 
 JsonBody = Callable[[web.Request], Awaitable[dict[str, Any]]]
 NeedPage = Callable[[web.Request], Login]
+Leave = Callable[[Login], Awaitable[str]]
 
 
 class SessionPages:
-    """Answers the requests of that page. ``need_page`` gives the login of a page that holds cookie and key."""
+    """Answers the requests of that page. ``need_page`` gives the login of a page that holds cookie and key.
+
+    ``leave`` gives the address where a person also logs out at a provider, or an empty text.
+    """
 
     def __init__(
-        self, views: AppSessions, logins: Logins, records: VisitRecords, need_page: NeedPage, json_body: JsonBody
-    ) -> None:
+        self, views: AppSessions, logins: Logins, records: VisitRecords, need_page: NeedPage, json_body: JsonBody,
+        leave: Leave,
+    ) -> None:  # fmt: skip
         self._views, self._logins, self._records = views, logins, records
-        self._need_page, self._json_body = need_page, json_body
+        self._need_page, self._json_body, self._leave = need_page, json_body, leave
 
     def routes(self, prefix: str) -> list[web.RouteDef]:
         """The addresses that are answered."""
@@ -59,7 +64,7 @@ class SessionPages:
         self._logins.remove(login)
         await self._views.end_of(login, "it was logged out")
         await self._records.logout(login.actor)
-        response = web.json_response({})
+        response = web.json_response({"elsewhere": await self._leave(login)})
         response.del_cookie(self._logins.cookie_name, path=request.path.removesuffix("logout"))
         return response
 

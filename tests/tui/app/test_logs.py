@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from sandbox_console.errors import BackendUnreachable
 from sandbox_console.model.event import Removed
-from sandbox_console.model.log import LogGap, LogRecord, Stream
+from sandbox_console.model.log import MAYBE_ROTATED, LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Status
 from sandbox_console.service import Config
 from sandbox_console.service.config import HighlightRule, LogOptions, TuiOptions
@@ -252,6 +252,16 @@ async def test_what_rotation_took_uncounted_is_said(run_app, long_log):
         await until(pilot, lambda: logs_of(app).view.total == 10)
         await pilot.press("l", "slash", *"thread", "enter")
         await until(pilot, lambda: "the log begins here; older ones rotated away, not counted" in screen_text(app))
+
+
+async def test_what_rotation_may_have_taken_is_said_where_the_backend_does_not_know(run_app, long_log):
+    long_log.append(LogGap(long_log[0].at_ns, MAYBE_ROTATED))
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: logs_of(app).view.total == 10)
+        await pilot.press("l", "slash", *"thread", "enter")
+        said = "older ones may have been rotated away: the engine does not count them"
+        await until(pilot, lambda: said in screen_text(app))
+        assert "the log begins here" not in screen_text(app)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

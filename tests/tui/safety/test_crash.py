@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from sandbox_console.errors import BackendUnreachable
+from sandbox_console.tui.base.crash_report import crash_report
 from sandbox_console.tui.base.safety import SafeApp
 
 
@@ -47,6 +48,6 @@ async def test_the_consoles_own_errors_are_said_in_their_words(tmp_path):
 
 
 def test_a_report_that_cannot_be_written_is_said(tmp_path):
-    app = SafeApp()
-    app.crash_dir = tmp_path / "missing"
-    assert "could not be written: No such file" in app._crash_report(ValueError("hunter2"))
+    said = crash_report(ValueError("hunter2"), tmp_path / "missing")
+    assert "could not be written: No such file" in said
+    assert "hunter2" not in said

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from sandbox_console.backends.a2a.capabilities import capabilities
 from sandbox_console.backends.a2a.client import Client
-from sandbox_console.backends.a2a.provider import Runtime
+from sandbox_console.backends.a2a.options import Runtime
 from sandbox_console.backends.base import Progress, ReadKey, Secrets
 from sandbox_console.backends.common import remote
 from sandbox_console.backends.common.guest_words import in_guest

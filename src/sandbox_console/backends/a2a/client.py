@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from sandbox_console.backends.a2a.provider import Runtime
+from sandbox_console.backends.a2a.options import Runtime
 from sandbox_console.backends.base import ReadKey
 from sandbox_console.backends.common.remote import ANSWER_S, Remote, refusal
 from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound

@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs.own_files import read_own
 
 DEFAULT_SOCKET = "/var/run/docker.sock"
+_MOST_BYTES = 4 << 20
 
 
 class Endpoint(Struct, frozen=True):
@@ -94,7 +96,7 @@ def _stored(context: str) -> Endpoint:
     root = config_folder() / "contexts"
     meta, certificates = root / "meta" / digest / "meta.json", root / "tls" / digest / "docker"
     try:
-        found = json.loads(meta.read_bytes())["Endpoints"]["docker"]
+        found = json.loads(read_own(meta, _MOST_BYTES, follow=True))["Endpoints"]["docker"]
         url, skip = str(found["Host"]), found.get("SkipTLSVerify") is True
     except FileNotFoundError as error:
         raise ConfigError(
@@ -126,6 +128,8 @@ def config_folder() -> Path:
 
 def _tls(ca: Path | None, client: tuple[Path, Path] | None, *, verify: bool) -> ssl.SSLContext:
     try:
+        for path in filter(None, (ca, *(client or ()))):  # a pipe in place of one would hold the console up
+            read_own(path, _MOST_BYTES, follow=True)
         tls_context = ssl.create_default_context(cafile=str(ca) if ca and verify else None)
         if not verify:
             tls_context.check_hostname = False

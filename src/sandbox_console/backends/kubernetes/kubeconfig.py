@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,10 @@ from sandbox_console.hostfs.walk import led_by
 
 _INSTALL = "pip install 'sandbox-console-tui[kubernetes]'"
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_PROGRAMS: dict[str, tuple[str, ...]] = {
+    "the program of exec": ("exec", "command"),
+    "the program of its provider": ("auth-provider", "config", "cmd-path"),
+}
 _LOGIN_S = 20.0
 """Programs that fetch tokens ask servers of their own."""
 
@@ -127,9 +131,35 @@ def _loader(scope: Scope) -> Any:
             hint=f"there is: {', '.join(sorted(known)) or 'none'} (kubectl config get-contexts)",
         )
     try:
-        return KubeConfigLoader(merged, active_context=scope.context, config_base_path=None)
+        loader = KubeConfigLoader(merged, active_context=scope.context, config_base_path=None)
+        named = [*_named(loader)]
     except Exception as error:  # noqa: BLE001 - the SDK raises what its own reading of the parts raises
         raise _damaged(error) from None
+    for what, path in named:
+        if root := led_by(path, ground):
+            raise Unusable(
+                f"{path}, which context {scope.context!r} names as {what}, lies in {root}, which a sandbox can write",
+                hint="keep it where no sandbox writes, and change the kubeconfig",
+            )
+    return loader
+
+
+def _named(loader: Any) -> Iterator[tuple[str, Path]]:
+    """The files that a context names, and the program that fetches its token, as far as they have a path."""
+    cluster, user = loader._cluster, loader._user  # noqa: SLF001 - the loader has no names of its own for them
+    for node, keys in (
+        (cluster, ("certificate-authority",)),
+        (user, ("client-certificate", "client-key", "tokenFile")),
+    ):
+        for key in keys:
+            if node is not None and (text := node.safe_get(key)):
+                yield key, Path(node.path or "").absolute().parent / str(text)
+    for what, path in _PROGRAMS.items():
+        found = getattr(user, "value", None)
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        if isinstance(found, str) and "/" in found:
+            yield what, Path(found).absolute()
 
 
 def _merged(paths: Sequence[Path]) -> Any:

@@ -26,7 +26,7 @@ from sandbox_console.backends.common.refusing import Refusing
 from sandbox_console.backends.common.whole_process import ENDED, Whole, WholeProcess
 from sandbox_console.backends.microsandbox_legacy.capabilities import capabilities
 from sandbox_console.backends.microsandbox_legacy.inventory import BACKEND, NAME, merged, place
-from sandbox_console.backends.microsandbox_legacy.provider import LegacyServer
+from sandbox_console.backends.microsandbox_legacy.options import LegacyServer
 from sandbox_console.backends.microsandbox_legacy.rpc import Ran, Row, Rpc
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import Exec, Permit

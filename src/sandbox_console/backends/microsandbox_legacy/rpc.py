@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from sandbox_console.backends.base import ReadKey
 from sandbox_console.backends.common.remote import ANSWER_S, Remote, Silent, refusal
-from sandbox_console.backends.microsandbox_legacy.provider import LegacyServer
+from sandbox_console.backends.microsandbox_legacy.options import LegacyServer
 from sandbox_console.errors import BackendError, ConsoleError, NotFound, Unsupported
 
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from sandbox_console.backends.common.refusing import Refusing
 from sandbox_console.backends.opensandbox import logs
 from sandbox_console.backends.opensandbox.capabilities import capabilities
 from sandbox_console.backends.opensandbox.client import Client
+from sandbox_console.backends.opensandbox.options import Platform
 from sandbox_console.backends.opensandbox.pipe import PipeGuest
 from sandbox_console.backends.opensandbox.process import OpenSandboxProcess
-from sandbox_console.backends.opensandbox.provider import Platform
 from sandbox_console.backends.opensandbox.terminal import OpenSandboxTerminal
 from sandbox_console.backends.opensandbox.translate import BACKEND, NAME, asked, of_box, unlisted
 from sandbox_console.errors import Conflict, InvalidSpec, NotFound, Unsupported

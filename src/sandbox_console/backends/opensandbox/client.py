@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from sandbox_console.backends.base import ReadKey
 from sandbox_console.backends.common.remote import ANSWER_S, Params, Remote, Silent, refusal
-from sandbox_console.backends.opensandbox.provider import Platform
+from sandbox_console.backends.opensandbox.options import Platform
 from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
 
 EXECD_PORT = 44772

@@ -6,20 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from sandbox_console.backends.base import Backend, BackendSettings
-from sandbox_console.backends.common.options import check_known
-from sandbox_console.backends.common.servers import Server, servers
-
-_OPTIONS = ("servers",)
-
-
-class Platform(Server, frozen=True, kw_only=True):
-    """One server. ``no_network`` says that its sandboxes have no network anyway.
-
-    Without it, a sandbox is created with a network policy that denies all, which the server enforces by a container of
-    its own beside it, and refuses if it cannot.
-    """
-
-    no_network: bool = False
+from sandbox_console.backends.opensandbox.options import platforms
 
 
 class OpenSandboxProvider:
@@ -34,8 +21,7 @@ class OpenSandboxProvider:
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
         """One backend per server. Raises ConfigError. Uses no network."""
-        check_known(cls.name, settings.options, _OPTIONS)
-        found = servers(cls.name, settings.options, Platform)
+        found = platforms(cls.name, settings)
         if not found:
             return []
         from sandbox_console.backends.opensandbox.backend import OpenSandboxBackend

@@ -11,9 +11,12 @@ from urllib.parse import urlsplit
 
 from sandbox_console.backends.docker.contexts import Endpoint
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs.own_files import read_own
 
 SYSTEM_SOCKET = "/run/podman/podman.sock"
 """Where ``systemctl enable --now podman.socket`` listens."""
+
+_MOST_BYTES = 4 << 20
 
 DEFAULT = "default"
 """The connection that ``CONTAINER_HOST`` names."""
@@ -87,7 +90,7 @@ def _stored(connection: str) -> str:
 
 def _table(path: Path, parse: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
-        found = parse(path.read_text())
+        found = parse(read_own(path, _MOST_BYTES, follow=True).decode())
         for key in keys:
             found = found.get(key) or {}
         return dict(found)

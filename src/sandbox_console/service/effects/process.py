@@ -107,6 +107,8 @@ async def _drain(process: Process, io: ExecIO, redactor: Redactor, ran: Ran) -> 
 async def _give(stream: Stream, data: bytes, io: ExecIO, ran: Ran) -> None:
     if not data:
         return
+    if io.on_shown is not None:
+        await io.on_shown(stream, data)
     if io.on_output is not None:
         await io.on_output(stream, data)
         return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_console.audit.layout import Layout
 from sandbox_console.errors import AuditUnavailable, ConfigError, UsageError
+from sandbox_console.hostfs.guest_writable import AROUND, GuestFolders
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.event import AuditChanged
@@ -42,6 +43,8 @@ class AuditLog:
         self.options = options
         self.actor = actor
         self.problem = ""
+        self.guest_folders: Callable[[], GuestFolders] = GuestFolders
+        """Reads which folders guests can change."""
         self.tell_wait: Callable[[str], None] = lambda _: None
         """Is called with whom an action waits for; for a face that watches no events."""
         self._publish = publish
@@ -224,8 +227,12 @@ class AuditLog:
         url = ship_otlp.checked_url(options.otlp, secret=bool(headers))
         return await ship_otlp.ship(self.path, url, ship_otlp.parse_headers(headers))
 
-    @staticmethod
-    async def _shipping_secret(option: str, source: str) -> str:
+    async def _shipping_secret(self, option: str, source: str) -> str:
+        """The value of an option that names where a secret is. Raises SecretError, also for what a guest planted."""
+        from sandbox_console.service.gate.vault import keep_to_itself
+
+        keep_to_itself()
+        AROUND.set(await asyncio.to_thread(self.guest_folders))
         name = f"audit.ship.{option}"
         [secret] = await resolve([name], {name: SecretSource(source=source)})
         return secret.value

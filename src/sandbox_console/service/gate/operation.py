@@ -35,7 +35,8 @@ class ExecIO(Struct):
 
     ``on_held`` is called when an Attach is connected to the main process, and when a Forward listens. ``most`` is the
     number of bytes after which a download stops; the rest is left in the sandbox. ``evidence`` collects what a Bundle
-    is to contain, once that is on record, and returns details for the row's end.
+    is to contain, once that is on record, and returns details for the row's end. ``on_shown`` gets what a command
+    shows as well, before anybody else does.
     """
 
     stdin: AsyncIterator[bytes] | None = None
@@ -43,6 +44,7 @@ class ExecIO(Struct):
     on_held: Callable[[Hold], None] | None = None
     most: int | None = None
     evidence: Callable[[Fetch], Awaitable[Mapping[str, object]]] | None = None
+    on_shown: OnOutput | None = None
 
 
 class ActionResult(Struct, frozen=True):

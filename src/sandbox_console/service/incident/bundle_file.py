@@ -11,9 +11,11 @@ import json
 import re
 import tarfile
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from sandbox_console.errors import ConsoleError
+from sandbox_console.hostfs.files import NewFile
 from sandbox_console.model.bundle import Part
 from sandbox_console.secrets.redactor import Tally
 
@@ -41,6 +43,18 @@ def header(name: str, size: int) -> bytes:
 
 class WriteFailed(ConsoleError):
     """A bundle cannot be written to its end, so no part of it is usable."""
+
+
+def writer(file: NewFile, path: str | Path) -> Callable[[bytes], None]:
+    """Return what writes a bundle into a new file. It raises WriteFailed, which names the path."""
+
+    def write(data: bytes) -> None:
+        try:
+            file.file.write(data)
+        except OSError as error:
+            raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
+
+    return write
 
 
 class Pack:

@@ -19,7 +19,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.incident.bundle import bundle
-from sandbox_console.service.incident.bundle_file import WriteFailed
+from sandbox_console.service.incident.bundle_file import writer
 
 CONTAINS = ("hold", "egress", "freeze")
 """The steps without which a sandbox is not contained."""
@@ -124,14 +124,8 @@ async def _bundle(console: Console, ref: SandboxRef, consent: Consent) -> str:
     path = folder / f"{stamp}-{name}-{re.sub('[^A-Za-z0-9]', '', ref.id)[:12]}.tar.zst"
     file = await asyncio.to_thread(NewFile, path, await console.ground())
 
-    def write(data: bytes) -> None:
-        try:
-            file.file.write(data)
-        except OSError as error:
-            raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
-
     try:
-        made = await bundle(console, [sandbox], write, until=time.time(), consent=lambda _: consent)
+        made = await bundle(console, [sandbox], writer(file, path), until=time.time(), consent=lambda _: consent)
         for failure in made.failures.values():
             raise failure
         await asyncio.to_thread(file.keep)

@@ -16,11 +16,18 @@ VARIABLE = "SANDBOX_CONSOLE_PERSON"
 
 
 class Identity(Struct, frozen=True):
-    """A person: a ``user`` of the file, or one that a provider has named, whose ``access`` it decides."""
+    """A person: a ``user`` of the file, or one that a provider has named, whose ``access`` it decides.
+
+    ``proof`` is the provider's token, with which the person logs out there.
+    """
 
     name: str
     user: User | None = None
     access: Access = NONE
+    proof: str = ""
+
+    def __repr__(self) -> str:
+        return f"Identity({self.name!r}, {self.rights.described})"
 
     @property
     def rights(self) -> Access:

@@ -11,10 +11,10 @@ from pathlib import Path
 from msgspec import structs
 
 from sandbox_console.errors import Conflict, NotFound, UsageError
-from sandbox_console.model.access import ROLES, Access, Role
+from sandbox_console.model.access import Access, Role
 from sandbox_console.service.people.credential_file import CredentialFile, Credentials, User
 
-__all__ = ["User", "Users", "checked_labels", "checked_role"]
+__all__ = ["User", "Users"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}\Z")
 
@@ -85,25 +85,6 @@ class Users:
             user = content.users.pop(_index(content, name))
             content.tokens = [token for token in content.tokens if token.user != user.id]
         return user
-
-
-def checked_role(text: str) -> Role:
-    """The role of this name. Raises UsageError."""
-    for role in ROLES:
-        if role == text:
-            return role
-    raise UsageError(f"--role: {text!r} is not a role", hint=f"one of {', '.join(ROLES)}")
-
-
-def checked_labels(pairs: Sequence[str]) -> dict[str, str]:
-    """Labels from ``KEY=VALUE`` words. Raises UsageError."""
-    found: dict[str, str] = {}
-    for pair in pairs:
-        key, sign, value = pair.partition("=")
-        if not key or not sign or found.get(key, value) != value:
-            raise UsageError(f"--label: {pair!r} is not KEY=VALUE, once for each key", hint="as in team=search")
-        found[key] = value
-    return found
 
 
 def _stored(password: str) -> str:

@@ -1,11 +1,12 @@
-"""Makes and reads recordings of shells: masked, with their hash in the audit log."""
+"""Makes and reads recordings of shells and commands: masked, with their hash in the audit log."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,9 +14,11 @@ import msgspec
 
 from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.access import access
-from sandbox_console.model.action import OpenShell
+from sandbox_console.model.action import Exec, OpenShell
+from sandbox_console.model.actor import acting
 from sandbox_console.model.recording import Check, Recording, RecordingMatch
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.policy.rules import Rules
 from sandbox_console.recording.cast import Event, Line, batches, last_time, lines, read_events, read_header
 from sandbox_console.recording.writer import KILLED, Recorded, Writer, digest_of, finish_lost
 from sandbox_console.secrets.redactor import Redactor
@@ -31,40 +34,61 @@ class Recordings:
     """The recordings of one state folder."""
 
     def __init__(
-        self, folder: Path, options: RecordingOptions, audit_log: AuditLog, redactor: Redactor, visible: VisibleRecords
-    ) -> None:
+        self, folder: Path, options: RecordingOptions, rules: Callable[[], Rules], audit_log: AuditLog,
+        redactor: Redactor, visible: VisibleRecords,
+    ) -> None:  # fmt: skip
         self.folder = folder
         self._visible = visible
-        self._options = options
+        self._options, self._rules = options, rules
         self._audit_log = audit_log
         self._redactor = redactor
 
-    def required(self, request: OpenShell) -> bool:
-        """Whether a shell must not continue without its recording."""
-        return request.record or self._options.mode == "required"
+    def required(self, request: OpenShell | Exec) -> bool:
+        """Whether a shell or a command must not continue without its recording."""
+        given = isinstance(request, OpenShell) and request.record
+        own = self._options.mode == "required" and request.verb in self._options.record
+        return given or own or request.verb in self._rules().record
 
-    async def begin(self, request: OpenShell, name: str, audit_id: int) -> Writer | None:
-        """Begin a recording if one is wanted, else None. Raises ConsoleError if it is required but not possible."""
-        if not self.required(request) and self._options.mode == "off":
+    def wanted(self, request: OpenShell | Exec) -> bool:
+        """Whether a shell or a command is to be recorded."""
+        own = self._options.mode != "off" and request.verb in self._options.record
+        return own or self.required(request)
+
+    async def begin(
+        self, request: OpenShell | Exec, name: str, audit_id: int, command: Sequence[str] = ()
+    ) -> Writer | None:
+        """Begin a recording if one is wanted, else None. Raises ConsoleError if it is required but not possible.
+
+        ``command`` is a command's words, masked.
+        """
+        if not self.wanted(request):
             return None
         made = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        writer = Writer(
+        writer = self._writer(
             self.folder / f"{made}-{audit_id}.cast",
+            request,
             {
-                "width": request.cols, "height": request.rows, "timestamp": int(time.time()),
-                "title": name, "env": {"TERM": request.term},
-                "sandbox": str(request.ref), "actor": self._audit_log.actor, "audit_id": audit_id,
-            },
-            self._options.max_mib * _MIB,
+                "timestamp": int(time.time()), "title": name,
+                "sandbox": str(request.ref), "actor": acting() or self._audit_log.actor, "audit_id": audit_id,
+            } | ({"command": shlex.join(command)} if command else {}),
         )  # fmt: skip
         try:
             await asyncio.to_thread(_make_room, self.folder, self._options.keep_mib * _MIB)
             await writer.begin()
         except OSError as error:
             if self.required(request):
-                raise not_recorded(error.strerror or str(error)) from error
+                what = "command" if isinstance(request, Exec) else "shell"
+                raise not_recorded(error.strerror or str(error), what) from error
             return None
         return writer
+
+    def _writer(self, path: Path, request: OpenShell | Exec, header: Mapping[str, Any]) -> Writer:
+        if isinstance(request, Exec):
+            return Writer(
+                path, {"width": 80, "height": 24, **header}, self._options.exec_max_kib * 1024, "recording.exec_max_kib"
+            )
+        own: dict[str, Any] = {"width": request.cols, "height": request.rows, "env": {"TERM": request.term}}
+        return Writer(path, {**own, **header}, self._options.max_mib * _MIB)
 
     async def end(self, writer: Writer) -> Recorded:
         """Finish a recording and mask the whole file, because typed secrets arrive one character at a time."""
@@ -135,29 +159,34 @@ class Recordings:
             return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=reason or type(error).__name__)
         return Recording(
             path.stem, str(header.get("title", "")), _ref(str(header.get("sandbox", ""))), str(header.get("actor", "")),
-            began, last, size, audit_id, await self._check(path, audit_id),
+            began, last, size, audit_id, *await self._ended(path, audit_id, str(header.get("command") or "")),
         )  # fmt: skip
 
-    async def _check(self, path: Path, audit_id: int) -> Check:
+    async def _ended(self, path: Path, audit_id: int, command: str) -> tuple[Check, str, str, str, int | None]:
+        """The last fields of a `Recording`: what the audit log says about its end."""
+        kind, exit_code, check = "exec" if command else "shell", None, Check.UNENDED
         try:
             entry = await self._audit_log.entry(audit_id)
         except ConsoleError:
-            return Check.UNENDED
-        for note in entry.notes:
-            noted = note.body.get("recording")
-            if isinstance(noted, dict) and noted.get("id") == path.stem:
-                return Check.HOLDS if await asyncio.to_thread(digest_of, path) == noted.get("sha256") else Check.CHANGED
-        return Check.UNENDED
+            return check, "", kind, command, exit_code
+        for row in filter(None, (*entry.notes, entry.end)):
+            told = row.body.get("recording")
+            if isinstance(told, dict) and told.get("id") == path.stem:
+                same = await asyncio.to_thread(digest_of, path) == told.get("sha256")
+                check = Check.HOLDS if same else Check.CHANGED
+                code = row.body.get("exit")
+                exit_code = code if isinstance(code, int) else None
+        return check, "", kind, command, exit_code
 
 
 def _unknown(id_: str) -> NotFound:
     return NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
 
 
-def not_recorded(reason: str) -> ConsoleError:
-    """The error for a shell that must be recorded but cannot be."""
+def not_recorded(reason: str, what: str = "shell") -> ConsoleError:
+    """The error for a shell or a command that must be recorded but cannot be."""
     return ConsoleError(
-        f"the shell cannot be recorded: {reason}", hint='free some space, or set recording.mode = "best-effort"'
+        f"the {what} cannot be recorded: {reason}", hint='free some space, or set recording.mode = "best-effort"'
     )
 
 

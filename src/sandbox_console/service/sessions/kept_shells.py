@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from sandbox_console.backends.base import PassedShell
+from sandbox_console.backends.base import PassableTerminal, PassedShell, Terminal
 from sandbox_console.background_process import ProcessFolder, start_detached
-from sandbox_console.errors import Ambiguous, BackendError, Conflict, NotFound
+from sandbox_console.errors import Ambiguous, BackendError, Conflict, NotFound, Unsupported
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.kept_shell import KeptShell, Viewer, free_name
 from sandbox_console.model.sandbox import SandboxRef, parse_ref
@@ -220,3 +220,12 @@ def _with_state(shell: KeptShell, state: Mapping[str, Any]) -> KeptShell:
         bytes_out=int(state["bytes"]["out"]),
         viewers=tuple(Viewer(str(one["actor"]), bool(one["read_only"])) for one in state["viewers"]),
     )  # fmt: skip
+
+
+def passed_on(record: HeldRecord | None, terminal: Terminal) -> tuple[HeldRecord, PassedShell]:
+    """The record and the shell that its holder gets. Raises BackendError, Unsupported."""
+    if record is None:
+        raise BackendError("the shell cannot be kept: its record cannot be written", hint="free some space")
+    if not isinstance(terminal, PassableTerminal):
+        raise Unsupported("the shell cannot be kept: the backend cannot pass it on")
+    return record, terminal.passed()

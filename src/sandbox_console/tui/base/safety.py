@@ -7,9 +7,6 @@ control characters or links (`StripControls`), and no text can carry an action (
 
 from __future__ import annotations
 
-import tempfile
-import traceback
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -29,11 +26,10 @@ from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Input
-from textual.worker import WorkerFailed
 
-from sandbox_console.errors import ConsoleError
 from sandbox_console.model.text import clean, strip_unsafe
 from sandbox_console.tui.base.changed_cells import ChangedCells
+from sandbox_console.tui.base.crash_report import crash_report
 from sandbox_console.tui.base.textual_fixes import mend
 
 Result = TypeVar("Result")
@@ -185,32 +181,7 @@ class SafeApp(App[Result], Generic[Result]):
         """End the app and report where it failed, without values: Textual's own report prints every local variable."""
         self._return_code = 1
         if self._exception is None:
-            self._exit_renderables[:] = [plain_text(self._crash_report(error))]
+            self._exit_renderables[:] = [plain_text(crash_report(error, self.crash_dir))]
             self._exception = error
             self._exception_event.set()
         self._close_messages_no_wait()
-
-    def _crash_report(self, error: Exception) -> str:
-        cause = error.error if isinstance(error, WorkerFailed) else error
-        cause_text = cause.message if isinstance(cause, ConsoleError) else type(cause).__name__
-        line = f"sandbox-console stopped on an internal error: {cause_text}"
-        try:
-            with tempfile.NamedTemporaryFile(
-                "w", prefix="sandbox-console-crash-", suffix=".log", dir=self.crash_dir, delete=False, encoding="utf-8"
-            ) as file:
-                file.writelines(f"{text}\n" for text in _where(cause))
-        except OSError as problem:
-            return f"{line}\nIts report could not be written: {problem.strerror}"
-        return f"{line}\nWhere it happened, without any values: {file.name}"
-
-
-def _where(error: BaseException) -> Iterator[str]:
-    """Yield the frames of an error and its causes: types, files, lines and functions, but no messages or values."""
-    seen: set[int] = set()
-    at: BaseException | None = error
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
-        yield f"{type(at).__module__}.{type(at).__qualname__}"
-        for frame in traceback.extract_tb(at.__traceback__):
-            yield f"  {frame.filename}:{frame.lineno} {frame.name}"
-        at = at.__cause__ or at.__context__

@@ -13,6 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
+from sandbox_console.model.access import access
 from sandbox_console.model.image import Image
 from sandbox_console.model.spec_fields import SpecField
 from sandbox_console.model.text import clean
@@ -153,7 +154,9 @@ class ImageRow(FormRow):
 
 
 def _folders(typed: str) -> list[str]:
-    """Return the folders that begin with a typed path, in order."""
+    """Return the folders that begin with a typed path, in order; none to people who may not use any."""
+    if access().role != "admin":
+        return []
     parent, name = os.path.split(os.path.expanduser(typed) or "/")  # noqa: PTH111 - a path without a home stays
     try:
         with os.scandir(parent or "/") as entries:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sandbox_console.logs.index import LineIndex
 from sandbox_console.logs.pattern import Pattern
 from sandbox_console.logs.store import CHUNK_BYTES, NO_ROOM, LineStore
-from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
+from sandbox_console.model.log import MAYBE_ROTATED, LogGap, LogItem, LogQuery, LogRecord
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import Console
 from sandbox_console.tui.logs.log_feed import SLACK_NS
@@ -119,6 +119,8 @@ class OlderLog:
         self.share = 0.0
         self.rotated: int | None = None
         """How many lines rotation took: None if it took none, -1 if some of it is not counted."""
+        self.maybe_rotated = False
+        """Whether rotation may have taken lines, of which the backend says nothing."""
         self._oldest, self._known = store.oldest_ns or 0, _at_oldest(store)
         self._room = store.room_bytes // 2 if head else _ALL
         self.lines = LineStore(_ALL if head else store.room_bytes * 3 // 4)
@@ -155,6 +157,9 @@ class OlderLog:
         return self.found - len(self._index)
 
     def _take(self, items: Sequence[LogItem]) -> None:
+        if any(isinstance(item, LogGap) and item.reason == MAYBE_ROTATED for item in items):  # the last of all
+            self.maybe_rotated = True
+            items = [item for item in items if not isinstance(item, LogGap)]
         if not items:
             return
         if self._begin_ns is None:

@@ -14,6 +14,7 @@ from sandbox_console.tui.logs.older_lines import OlderLog, older
 from sandbox_console.tui.widgets.log.log_view import LogView
 
 _BEGINS = "the log begins here"
+_NO_OLDER = "there are no older lines"  # what rotation may have taken is known once all of a log was read
 _FULL = "memory is full: tui.log_memory_mib"
 _DROPPED = "older lines were dropped meanwhile: load them again"
 _WAIT_S = 0.05
@@ -45,7 +46,7 @@ class OlderLinesLoader:
             lines = await asyncio.to_thread(LineStore.of, found.items)  # a second for a million of them
             lines.begins = found.at_start
             if put(lines):
-                self.show_progress(_FULL if found.full else _BEGINS if found.at_start else "")
+                self.show_progress(_FULL if found.full else _NO_OLDER if found.at_start else "")
                 if since_ns is not None and not self._view.follow:
                     self._view.go_to_time(since_ns)
 
@@ -113,7 +114,9 @@ def _left_out(rest: OlderLog) -> str:
     rotated = ""
     if rest.rotated:
         rotated = f"{rest.rotated:,} lines rotated away" if rest.rotated > 0 else "older ones rotated away, not counted"
-    held = _BEGINS if rotated else ""
+    elif rest.maybe_rotated:
+        rotated = "older ones may have been rotated away: the engine does not count them"
+    held = _BEGINS if rotated and not rest.maybe_rotated else ""
     if rest.found_not_held:
         held = f"{rest.found_not_held:,} more in {rest.not_held:,} older lines not in memory"
     elif rest.lines.dropped:

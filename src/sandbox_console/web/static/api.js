@@ -19,10 +19,10 @@ export async function post(path, body) {
 }
 
 export async function logOut() {
-  await post("logout", {});
+  const { elsewhere } = await post("logout", {});
   localStorage.removeItem(KEY);
   sessionStorage.removeItem("sandbox-console.view");
-  location.replace("login");
+  location.replace(elsewhere || "login");
 }
 
 export function since(seconds) {

@@ -5,6 +5,7 @@ const form = document.getElementById("form");
 const field = document.getElementById("token");
 const nameField = document.getElementById("name");
 const problem = document.getElementById("problem");
+const cameWithFragment = location.hash !== "";
 
 async function logIn(credentials) {
   const answer = await fetch("login", {
@@ -45,7 +46,13 @@ function passOn() {
 }
 
 function useFragment() {
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  const given = new URLSearchParams(location.hash.slice(1));
+  const token = given.get("token");
+  if (given.has("failed")) {
+    history.replaceState(null, "", "login");
+    problem.textContent = "The login at the provider did not succeed. The server's terminal says why.";
+    return undefined;
+  }
   if (!token) return passOn();
   history.replaceState(null, "", "login");
   attempt({ token });
@@ -54,14 +61,19 @@ function useFragment() {
 // Without users who have passwords, the page is the one for the printed token.
 async function offerWays() {
   const answer = await fetch("login/ways");
-  if (!answer.ok) return;
-  const { password } = await answer.json();
-  if (!password) return;
+  if (!answer.ok) return undefined;
+  const { password, proxy, oidc } = await answer.json();
+  if (proxy && !cameWithFragment) return attempt({ proxy: true });
+  const provider = document.getElementById("provider");
+  provider.hidden = !oidc;
+  provider.textContent = `Log in with ${oidc}`;
+  if (!password) return undefined;
   document.getElementById("how").textContent = "Log in with your name and password. With a token, leave the name empty.";
   document.getElementById("what").textContent = "Password or token";
   document.getElementById("who").hidden = false;
   field.autocomplete = "current-password";
   nameField.focus();
+  return undefined;
 }
 
 window.addEventListener("hashchange", useFragment);

@@ -1,0 +1,108 @@
+"""Logins at a provider: sends a browser there, takes it back, and hands the page a token for one login.
+
+A browser that comes back is known by a cookie of its own, which is Lax: the way back is a link on the provider's site.
+Who comes back is handed a token in the address's fragment, which the page exchanges like a printed one, so that the
+login's cookie and key are only ever made by a request of our own page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from hmac import compare_digest
+from typing import TypeVar
+
+from msgspec import Struct
+
+from sandbox_console.service.oidc_options import OidcOptions
+from sandbox_console.service.people.identity import Identity
+from sandbox_console.web.oidc_client import Attempt, Provider, ProviderFailed
+
+ATTEMPT_S = 600.0
+HANDED_S = 60.0
+MOST = 1024
+
+T = TypeVar("T", bound=Struct)
+
+
+class OidcFailed(Exception):
+    """Nobody is let in. The text says why, for the server's terminal."""
+
+
+class _Begun(Struct, frozen=True):
+    attempt: Attempt
+    browser: str
+    until: float
+
+
+class _Handed(Struct, frozen=True):
+    person: Identity
+    browser: str
+    until: float
+
+
+class OidcLogins:
+    """The logins at one provider that are under way. ``cookie_name`` is of the cookie that knows a browser again."""
+
+    def __init__(
+        self, options: OidcOptions, provider: Provider, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options, self._provider, self._clock = options, provider, clock
+        self.cookie_name = f"sandbox_console_way_{secrets.token_hex(4)}"
+        self.title = options.title
+        self._begun: dict[str, _Begun] = {}
+        self._handed: dict[str, _Handed] = {}
+
+    async def begin(self) -> tuple[str, str]:
+        """Where to send a browser, and the value of the cookie that it gets. Raises OidcFailed."""
+        try:
+            attempt = await asyncio.to_thread(self._provider.begin)
+        except ProviderFailed as error:
+            raise OidcFailed(str(error)) from error
+        browser = secrets.token_urlsafe(32)
+        _keep(self._begun, attempt.state, _Begun(attempt, browser, self._clock() + ATTEMPT_S))
+        return attempt.url, browser
+
+    async def come_back(self, state: str, code: str, browser: str) -> str:
+        """A token for one login of who came back. Each state works once. Raises OidcFailed."""
+        begun = self._begun.pop(state, None)
+        if begun is None or self._clock() > begun.until:
+            raise OidcFailed("its state is unknown, was used before, or is too old")
+        if not compare_digest(begun.browser.encode(), browser.encode()):
+            raise OidcFailed("another browser began this login")
+        if not code:
+            raise OidcFailed("the provider let nobody in")
+        try:
+            claims, id_token = await asyncio.to_thread(self._provider.finish, begun.attempt, code)
+        except ProviderFailed as error:
+            raise OidcFailed(str(error)) from error
+        name, access = self._options.name(claims), self._options.access(claims)
+        if not name:
+            raise OidcFailed(f"the claim {self._options.name_claim} has no name")
+        if access is None:
+            raise OidcFailed(f"{name!r} is in no group that has a role")
+        token = secrets.token_urlsafe(32)
+        person = Identity(f"oidc:{name}", access=access, proof=id_token)
+        _keep(self._handed, token, _Handed(person, browser, self._clock() + HANDED_S))
+        return token
+
+    def redeem(self, token: str, browser: str) -> Identity | None:
+        """Who was handed a token, if this is the browser that got it. It is used up either way."""
+        handed = self._handed.pop(token, None)
+        if handed is None or self._clock() > handed.until:
+            return None
+        return handed.person if compare_digest(handed.browser.encode(), browser.encode()) else None
+
+    async def leave(self, person: Identity | None, back: str) -> str:
+        """Where a person logs out at the provider; empty if that is not possible."""
+        if person is None or not person.proof:
+            return ""
+        return await asyncio.to_thread(self._provider.end_session, person.proof, back)
+
+
+def _keep(where: dict[str, T], key: str, value: T) -> None:
+    while len(where) >= MOST:
+        del where[next(iter(where))]
+    where[key] = value
