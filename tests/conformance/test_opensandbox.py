@@ -30,6 +30,8 @@ class TestOpenSandbox(BackendConformance):
         "test_no_network_but_the_loopback": "a sandbox is in the server's network, which has no way out in this test",
         "test_bytes_that_are_no_text_come_through": TEXT,
         "test_the_guest_sees_what_went_in": TEXT,
+        "test_a_character_cut_in_two_is_passed_on_in_two": TEXT,
+        "test_closing_ends_the_whole_tree": "the stand-in for execd ends the process group of a shell, and no other",
         "test_bytes_that_are_no_text_are_kept": "the server gives the log as text",
         "test_a_long_line_is_whole": "with times, the engine gives a long line in pieces of 16 KiB, each with its own",
         "test_a_slow_reader_holds_the_guest_back": "execd stores a command's output before it sends it",
