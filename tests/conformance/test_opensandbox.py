@@ -12,6 +12,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
 TEXT = "execd sends lines of text: what is not UTF-8 is replaced, and every line gets an end"
+STORED = "execd stores a command's output before it sends it"
 NO_END = "stop removes it from the server, and with it its exit code and its log"
 
 
@@ -34,12 +35,15 @@ class TestOpenSandbox(BackendConformance):
         "test_closing_ends_the_whole_tree": "the stand-in for execd ends the process group of a shell, and no other",
         "test_bytes_that_are_no_text_are_kept": "the server gives the log as text",
         "test_a_long_line_is_whole": "with times, the engine gives a long line in pieces of 16 KiB, each with its own",
-        "test_a_slow_reader_holds_the_guest_back": "execd stores a command's output before it sends it",
         "test_a_missing_image_leaves_nothing": "the server pulls the image at the start",
         "test_stop_lets_it_end_by_itself": NO_END,
         "test_stop_kills_after_the_grace": NO_END,
         "test_ending_the_sandbox_ends_its_commands": "it ends the sandbox by a signal, which the API does not have",
     }
+
+    async def test_a_slow_reader_holds_the_guest_back(self, rig) -> None:
+        """Not asked: how soon the stand-in has read all of it is a matter of luck."""
+        pytest.skip(STORED)
 
     @pytest.fixture(scope="class")
     def state(self, tmp_path_factory):

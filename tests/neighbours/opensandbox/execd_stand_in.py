@@ -10,11 +10,11 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import threading
 import time
@@ -185,15 +185,12 @@ class Execd(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def run_command(self, asked):
-        self.readers = {}
         words = asked.get("argv") or ["bash" if Path("/bin/bash").exists() else "sh", "-c", asked["command"]]
         env = {**os.environ, **(asked.get("envs") or {})}
-        files = {tempfile.TemporaryFile(): "stdout", tempfile.TemporaryFile(): "stderr"}
         try:
-            out, err = files
             child = subprocess.Popen(
-                words, cwd=asked.get("cwd") or None, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                start_new_session=True, user=asked.get("uid"), group=asked.get("gid"),
+                words, cwd=asked.get("cwd") or None, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, start_new_session=True, user=asked.get("uid"), group=asked.get("gid"),
             )  # fmt: skip
         except OSError as error:
             child, code = None, 126 if isinstance(error, PermissionError) else 127
@@ -208,34 +205,28 @@ class Execd(BaseHTTPRequestHandler):
             self.event(type="error", error={"ename": "CommandExecError", "evalue": str(code), "traceback": [text]})
         else:
             RUNNING[id_] = child
-            self.follow(child, files, asked.get("timeout"))
+            self.follow(child, asked.get("timeout"))
             RUNNING.pop(id_)
         self.wfile.write(b"0\r\n\r\n")
 
-    def reader(self, file):
-        """Another descriptor of the same file, with a position of its own."""
-        if file not in self.readers:
-            self.readers[file] = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)
-        return self.readers[file]
-
-    def follow(self, child, files, timeout_ms):
-        """Send lines as they come: output is stored first, as execd does, so that a slow reader holds nothing back."""
-        began, rest, code = time.time(), dict.fromkeys(files, b""), None
-        while code is None:
-            code = child.poll()
-            if code is None and timeout_ms and time.time() - began > timeout_ms / 1000:
+    def follow(self, child, timeout_ms):
+        began, names = time.time(), {child.stdout: "stdout", child.stderr: "stderr"}
+        rest = dict.fromkeys(names, b"")
+        while rest:
+            ready, _, _ = select.select([*rest], [], [], 0.1)
+            if timeout_ms and time.time() - began > timeout_ms / 1000:
                 os.killpg(child.pid, signal.SIGKILL)
-            for one in files:
-                while data := os.read(self.reader(one), 1 << 20):
-                    whole = (rest[one] + data).split(b"\n") if b"\n" in data else [rest[one] + data]
-                    rest[one] = whole.pop()
-                    for line in whole:
-                        self.event(type=files[one], text=line.decode("utf-8", "replace") or "\n")
-            if code is None:
-                time.sleep(0.05)
-        for one in files:
-            if rest[one]:
-                self.event(type=files[one], text=rest[one].decode("utf-8", "replace"))
+            for one in ready:
+                data = os.read(one.fileno(), 65536)
+                whole = (rest[one] + data).split(b"\n")
+                rest[one] = whole.pop()
+                for line in whole:
+                    self.event(type=names[one], text=line.decode("utf-8", "replace") or "\n")
+                if not data and (last := rest.pop(one)):
+                    self.event(type=names[one], text=last.decode("utf-8", "replace"))
+            if not ready and child.poll() is not None:
+                break
+        code = child.wait()
         if code == 0:
             self.event(type="execution_complete", execution_time=int((time.time() - began) * 1000))
         else:
