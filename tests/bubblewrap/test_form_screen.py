@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import screen_text, until
+from textual.pilot import Pilot
+from textual.widgets import Input, Static
 
 from sandbox_console.backends.bubblewrap.backend import BubblewrapBackend
-from sandbox_console.model.action import Remove
+from sandbox_console.model.action import Create, Remove
+from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import Status
+from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import find_paths, open_console
 from sandbox_console.tui.app import ConsoleApp
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.form.form_screen import FormScreen
 from sandbox_console.tui.form.secret_dialog import SecretScreen
 
@@ -57,3 +63,50 @@ async def test_the_keys_from_an_empty_machine_to_a_sandbox_with_a_host_and_a_sec
         assert len(typed) <= MOST_KEYS
         assert len(typed) - data <= MOST_OTHERS
         await console.perform(Remove(made.ref, force=True)).result()
+
+
+async def test_an_edit_is_made_live_or_by_a_new_sandbox_as_the_plan_said(
+    backend: BubblewrapBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir(mode=0o700)
+    async with open_console(backends=[backend]) as console:
+        spec = SandboxSpec(NAME, IMAGE, ("sh", "-c", "echo kept > /tmp/note; sleep 1000"), egress=(HOST,))
+        made = (await console.perform(Create(spec, *backend_of(backend))).result()).ref
+        app = ConsoleApp(console)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: app.fleet.sandboxes)
+            await edited(app, pilot, "egress", "more.example.com", "● live")
+            [live] = (await console.list())[0]
+            assert (live.ref, live.spec and live.spec.egress) == (made, (HOST, "more.example.com"))
+            question = await edited(app, pilot, "env", "A=1", "↻ recreate")
+            assert "Recreated:" in question
+            assert "Lost  " in question
+            [new] = (await console.list())[0]
+            assert new.ref != made
+            assert new.status is Status.RUNNING
+            assert new.spec == structs.replace(spec, egress=(HOST, "more.example.com"), env={"A": "1"})
+        rows = await console.history(AuditQuery())
+        assert [row.attempt.body["diff"].keys() for row in rows if row.attempt.action == "update"] == [
+            {"env"},
+            {"egress"},
+        ]
+        await console.perform(Remove(new.ref, force=True)).result()
+
+
+def backend_of(backend: BubblewrapBackend) -> tuple[str, str]:
+    return backend.name, backend.host
+
+
+async def edited(app: ConsoleApp, pilot: Pilot[None], field: str, text: str, how: str) -> str:
+    """Change a field of the selected sandbox in the form, with its plan read first. Returns the question's text."""
+    await pilot.press("e")
+    await until(pilot, lambda: isinstance(app.screen, FormScreen) and app.screen.is_mounted)
+    app.screen.query_one(f"#field-{field}", Input).value = text
+    await until(pilot, lambda: any(how in line and field in line for line in screen_text(app).splitlines()))
+    await pilot.press("ctrl+s")
+    await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
+    question = " ".join(str(one.content) for one in app.screen.query(Static))
+    await pilot.press("y")
+    await until(pilot, lambda: app.screen is app.main and not app.fleet.busy)
+    return question

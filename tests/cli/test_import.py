@@ -8,6 +8,9 @@ import pytest
 from tests.cli.golden import Golden, fleet
 from tests.support.require import requires
 
+from sandbox_console.service import Config
+from sandbox_console.testing.fake_backend import FakeBackend
+
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +54,16 @@ def test_import(tmp_path: Path) -> None:
     code = golden("import devcontainer")
     assert code == 0
     assert f'workspace = "{tmp_path}"' in golden.transcript
+
+
+def test_a_sandbox_is_made_beside_the_one_that_it_is_read_from_not_in_the_default_backend() -> None:
+    first = FakeBackend(name="first", images=("host",))
+    golden = Golden([first, *fleet()], Config(backend="first"))
+    assert golden("import sandbox web --name copy --create --yes") == 0, golden.transcript
+    assert golden("import sandbox web --name far --create --yes --backend first") != 0  # and --backend is not ignored
+    assert golden("ls --format '{{.Backend}} {{.Name}}'") == 0
+    assert "fake copy" in golden.transcript
+    assert "far" not in golden.transcript.rpartition("$ ls")[2]
 
 
 @requires("bubblewrap")

@@ -11,11 +11,13 @@ from tests.support.engine import IMAGE
 from tests.support.registry import registry
 from tests.support.require import requires
 from tests.tui.app.scene import screen_text, until
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.model.action import Create, Remove
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.log import LogQuery
+from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
 from sandbox_console.tui.app import ConsoleApp
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
@@ -241,3 +243,42 @@ async def test_the_log_view_has_the_end_of_a_log_of_2_mb_and_its_beginning(engin
         await until(pilot, lambda: "line 000001 of" in screen_text(app) and view.total == 40_000)
     finally:
         engine.docker("rm", "-f", id_)
+
+
+async def test_an_edit_is_made_live_or_by_a_new_container_whose_old_files_are_kept_first(shown, engine, unique):
+    app, pilot = shown
+    spec = SandboxSpec(unique(), IMAGE, ("sleep", "1000"), memory_mib=64)
+    made = (await app.service.perform(Create(spec, "docker", "default")).result()).ref
+    engine.docker("exec", "-u", "0", made.id, "touch", "/note")
+    await select(app, pilot, made.id)
+    await edit(app, pilot, "memory_mib", "96M", "● live")
+    await pilot.press("y")
+    await until(pilot, lambda: app.screen is app.main and not app.fleet.busy)
+    assert engine.inspect(made.id)["HostConfig"]["Memory"] == 96 << 20
+    await edit(app, pilot, "labels", "tier=2", "↻ recreate")
+    question = " ".join(str(one.content) for one in app.screen.query(Static))
+    assert "/note" in question
+    assert "commit first (k)" in question
+    await pilot.press("k")
+    await until(pilot, lambda: app.screen is app.main and not app.service._operations and not app.fleet.busy)
+    [new] = [one for one in (await app.service.list())[0] if one.name == spec.name]
+    try:
+        assert new.ref != made
+        assert (new.spec.memory_mib, new.spec.labels, str(new.status)) == (96, {"tier": "2"}, "running")
+        await ends(app, "create", "commit", "update")
+        [kept] = [name for image in await app.service.inside.images("docker", "default") for name in image.names
+                  if name.startswith(f"{spec.name}-kept")]  # fmt: skip
+        assert engine.docker("run", "--rm", "--network", "none", kept, "ls", "/note") == "/note"
+        engine.docker("rmi", "-f", kept)
+    finally:
+        await app.service.perform(Remove(new.ref, force=True)).result()
+
+
+async def edit(app, pilot, field, text, how):
+    """Change a field of the selected sandbox in the form, see in the plan how it is made, and come to the question."""
+    await pilot.press("e")
+    await until(pilot, lambda: isinstance(app.screen, FormScreen) and app.screen.is_mounted)
+    app.screen.query_one(f"#field-{field}", Input).value = text
+    await until(pilot, lambda: any(how in row and field in row for row in screen_text(app).splitlines()))
+    await pilot.press("ctrl+s")
+    await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))

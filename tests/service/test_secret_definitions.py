@@ -117,6 +117,17 @@ async def test_what_is_wrong_is_told_by_field_and_in_the_row(opened):
         assert [row[:2] for row in await rows(console)] == [("define-secret", "failed")]
 
 
+async def test_a_sandbox_with_a_secret_that_is_not_defined_names_the_command_that_defines_it(opened):
+    async with opened() as console:
+        unknown, other = SandboxSpec("one", "x", secrets=("GONE",)), SandboxSpec("one", "x", egress=("https://x",))
+        with pytest.raises(InvalidSpec) as caught:
+            await console.perform(Create(unknown, "fake", "local")).result()
+        assert caught.value.hint == "define it: sandbox-console secrets add GONE"
+        with pytest.raises(InvalidSpec) as caught:
+            await console.perform(Create(other, "fake", "local")).result()
+        assert caught.value.hint == ""
+
+
 async def test_a_console_without_a_file_says_so(home):
     async with open_console(Config(), backends=[FakeBackend()]) as console:
         with pytest.raises(ConfigError, match="has no configuration file"):

@@ -242,16 +242,18 @@ def test_a_devcontainer() -> None:
         "name": "My Project!", /* another */
         "image": "mcr.example.com/python:3", "url": "http://x//y",
         "containerEnv": {"A": "1", "SECRET": "canary", "D": "${localWorkspaceFolderBasename}", "H": "${localEnv:HOME}"},
-        "remoteUser": "dev", "forwardPorts": [3000, "db:5432"],
+        "remoteUser": "dev", "workspaceFolder": "/workspace", "forwardPorts": [3000, "db:5432"],
         "runArgs": ["--cpus", "2", "--cap-add=SYS_PTRACE"],
         "postCreateCommand": "make", "features": {},
     }"""
     found = read_devcontainer(Path("/src/app/.devcontainer/devcontainer.json"), text)
     assert found.fields == {
         "name": "My-Project", "image": "mcr.example.com/python:3", "user": "dev", "ports": ["3000"], "cpus": 2.0,
-        "env": {"A": "1", "D": "app", "H": ""}, "workspace": "/src/app",
+        "env": {"A": "1", "D": "app"}, "workspace": "/src/app",
     }  # fmt: skip
     left = dict(found.left)
+    assert left["containerEnv H"] == "its value is in the environment: give it with --env, or define a secret"
+    assert "workspaceFolder /workspace" not in left
     assert {"url", "features", "postCreateCommand", "--cap-add SYS_PTRACE", "containerEnv SECRET", "network"} <= set(
         left
     )

@@ -135,7 +135,7 @@ async def _create(context: Context, console: Console, spec: SandboxSpec | None, 
         asks.append(f"it may write {spec.workspace}")
     if asks:
         await confirm(context, asks, f"{spec.name}:")
-    backend, host = await chosen_host(context, console)
+    backend, host = await _place(context, console)
     if not context.args.only_answering:
         await console.refuse_held(spec.name)
     given = context.consent()
@@ -146,3 +146,11 @@ async def _create(context: Context, console: Console, spec: SandboxSpec | None, 
     else:
         context.text(spec.name)
     return 0
+
+
+async def _place(context: Context, console: Console) -> tuple[str, str]:
+    """Where to create it: beside the sandbox that it was read from, unless ``--backend`` is given."""
+    if context.args.what != "sandbox" or context.args.backend:
+        return await chosen_host(context, console)
+    ref = (await find(context, console, context.args.name, changing=False)).ref
+    return ref.backend, ref.host

@@ -16,7 +16,7 @@ from sandbox_console.service import Console, Leak, SecretInfo, SecretSource
 from sandbox_console.service.effects.secret_definition import SecretDefinition
 
 _MOST = 64 * 1024
-_NONE = "no secret is defined in the config: add a [secrets.NAME] table"
+_NONE = "no secret is defined in the config; define one: sandbox-console secrets add NAME"
 
 
 async def secrets(context: Context) -> int:

@@ -12,7 +12,7 @@ from sandbox_console.cli.context import Context
 from sandbox_console.cli.lookup import find
 from sandbox_console.cli.ls import asked_text
 from sandbox_console.cli.spec_options import from_args
-from sandbox_console.errors import ConfigError, ConsoleError, UsageError
+from sandbox_console.errors import ConfigError, ConsoleError, NotFound, UsageError
 from sandbox_console.hostfs.guest_writable import NOBODYS
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS
@@ -116,7 +116,7 @@ async def _diff(context: Context, console: Console) -> int:
         sandbox = await console.inspect((await find(context, console, args.sandbox, changing=False)).ref)
         other = structs.replace(spec_of(sandbox), name=_NAMELESS)
     else:
-        other = (await _get(console, args.other)).spec(_NAMELESS)
+        other = (await _other(console, args.template, args.other)).spec(_NAMELESS)
     rows = _differences(spec, other)
     if context.json:
         for field, before, after in rows:
@@ -129,6 +129,14 @@ async def _diff(context: Context, console: Console) -> int:
     else:
         context.say("nothing differs")
     return 1 if rows else 0
+
+
+async def _other(console: Console, template: str, name: str) -> Template:
+    try:
+        return await _get(console, name)
+    except NotFound as error:
+        hint = f"{error.hint}; a sandbox: sandbox-console templates diff {template} --sandbox {name}"
+        raise NotFound(error.message, hint=hint) from None
 
 
 def _differences(spec: SandboxSpec, other: SandboxSpec) -> list[tuple[str, Any, Any]]:

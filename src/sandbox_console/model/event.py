@@ -73,13 +73,15 @@ class AuditChanged(Struct, frozen=True):
 class ConfigChanged(Struct, frozen=True):
     """The configuration's file has changed. With a ``problem`` it cannot be used, and the one before stays in force.
 
-    ``now`` are the tables whose changes apply at once, ``later`` those that apply from the next start on.
+    ``now`` are the tables whose changes apply at once, ``later`` those that apply from the next start on. ``own`` means
+    that this console wrote the file, as its user asked.
     """
 
     problem: str = ""
     hint: str = ""
     now: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
+    own: bool = False
 
 
 class Gap(Struct, frozen=True):

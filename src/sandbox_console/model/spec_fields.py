@@ -149,7 +149,8 @@ _K, _S = Kind, Section
 FIELDS: tuple[SpecField, ...] = (
     SpecField("name", "Name", _S.BASICS, _K.TEXT, "the sandbox's name, unique on its host",
               hint="letters, digits, - _ .", example="agent-1", pattern=NAME_PATTERN, longest=NAME_MAX),
-    SpecField("image", "Image", _S.BASICS, _K.TEXT, "host or dir:PATH for bubblewrap, an image's name for docker",
+    SpecField("image", "Image", _S.BASICS, _K.TEXT,
+              "what is in it: host or dir:PATH for bubblewrap, an image's name for docker",
               hint="host, dir:/path or an image such as python:3.12", option="image", metavar="I", example="host"),
     SpecField("command", "Command", _S.BASICS, _K.WORDS, "the command to run; without one, the image's own",
               hint="empty: the image's own", example=["python3", "-m", "http.server"]),
@@ -168,7 +169,7 @@ FIELDS: tuple[SpecField, ...] = (
               hint="accept limits that cannot be enforced here",
               option="limits", metavar="HOW", default="strict", choices=("strict", "best-effort")),
     SpecField("egress", "Egress", _S.NETWORK, _K.LIST, "host, host:port or *.suffix; without it, no network",
-              hint="hosts, such as acme.org *.github.com; empty: no network", option="egress", metavar="PATTERN",
+              hint="acme.org, *.github.com …; empty: no network", option="egress", metavar="PATTERN",
               example=["api.example.com", "*.example.org"]),
     SpecField("ports", "Ports", _S.NETWORK, _K.LIST,
               "[ADDRESS:][HOST_PORT:]PORT (TCP): 8080:80, or 80 for a free port of 127.0.0.1",
@@ -195,13 +196,13 @@ FIELDS: tuple[SpecField, ...] = (
               needs="limit.idle_timeout", limit=True, above=0),
     SpecField("runtime", "Runtime", _S.WALLS, _K.TEXT, "a runtime of the engine", hint="empty: the engine's default",
               option="runtime", metavar="R", example="runsc", needs="runtime"),
-    SpecField("seccomp", "Calls", _S.WALLS, _K.CHOICE, "off: do not filter system calls, if the policy allows it",
-              hint="do not filter system calls, if the policy allows it",
+    SpecField("seccomp", "System calls", _S.WALLS, _K.CHOICE,
+              "off: do not filter system calls, if the policy allows it", hint="allow every system call",
               option="seccomp", metavar="HOW", default="on", choices=("on", "off"), needs="system_calls"),
     SpecField("ptrace", "Debuggers", _S.WALLS, _K.FLAG, "let debuggers work in it, if the policy allows it",
-              option="ptrace", needs="system_calls"),
-    SpecField("nested_userns", "Sandboxes", _S.WALLS, _K.FLAG, "let sandboxes work in it, if the policy allows it",
-              option="nested-userns", needs="system_calls"),
+              hint="allow debuggers inside", option="ptrace", needs="system_calls"),
+    SpecField("nested_userns", "Nesting", _S.WALLS, _K.FLAG, "let sandboxes work in it, if the policy allows it",
+              hint="allow sandboxes inside", option="nested-userns", needs="system_calls"),
 )  # fmt: skip
 """Every field, by section, in the order of the form."""
 

@@ -125,7 +125,7 @@ async def resolve(names: Iterable[str], sources: Mapping[str, SecretSource]) -> 
 async def _resolve(name: str, sources: Mapping[str, SecretSource]) -> ResolvedSecret:
     source = sources.get(name)
     if source is None:
-        raise SecretError(f"secret {name!r} is not defined", hint=f"add a [secrets.{name}] table to the config")
+        raise SecretError(f"secret {name!r} is not defined", hint=f"define it: sandbox-console secrets add {name}")
     if text := problem(source):
         raise SecretError(f"secret {name!r}: {text}")
     kind, _, rest = source.source.partition(":")

@@ -112,8 +112,11 @@ class Admission:
     async def _check(self, action: Action, target: Sandbox | None) -> None:
         """Raise InvalidSpec for what no backend could carry out."""
         wrong: Mapping[str, str] = {}
+        hint = ""
         match action:
             case Create() | Update():
+                if unknown := self._vault.undefined(action.spec.secrets):
+                    hint = f"define it: sandbox-console secrets add {unknown[0]}"
                 masks = left_masked(action.spec, spec_of(target) if target is not None else None)
                 wrong = {**await self.problems(action.spec, *place_of(action)), **masks}
                 if target is not None and target.spec is None:  # another tool's choices are not ours to judge
@@ -129,7 +132,7 @@ class Admission:
             case Forward():
                 wrong = {"port": off} if (off := await self._forward_problem(action, target)) else {}
         if wrong:
-            raise InvalidSpec(wrong)
+            raise InvalidSpec(wrong, hint=hint if "secrets" in wrong else "")
 
     async def _forward_problem(self, action: Forward, target: Sandbox | None) -> str:
         try:

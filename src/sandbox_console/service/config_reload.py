@@ -46,8 +46,11 @@ class ConfigReload:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def read(self) -> None:
-        """Read the file now and take what is new. Raises ConfigError, after which the one before is in force."""
+    async def read(self, *, own: bool = False) -> None:
+        """Read the file now and take what is new. Raises ConfigError, after which the one before is in force.
+
+        ``own`` means that this console has just written it.
+        """
         self._seen = await asyncio.to_thread(_stamp, self.path)
         try:
             config = await asyncio.to_thread(self._load)
@@ -56,16 +59,16 @@ class ConfigReload:
                 self._problem = error.message
                 self._publish(ConfigChanged(problem=error.message, hint=error.hint))
             raise
-        self._take(config)
+        self._take(config, own=own)
 
-    def _take(self, config: Config) -> None:
+    def _take(self, config: Config, *, own: bool) -> None:
         changed = [name for name in Config.__struct_fields__ if getattr(config, name) != getattr(self._last, name)]
         if not changed and not self._problem:
             return
         self._last, self._problem = config, ""
         self._adopt(config)
         now = tuple(name for name in changed if name in LIVE)
-        self._publish(ConfigChanged(now=now, later=tuple(name for name in changed if name not in LIVE)))
+        self._publish(ConfigChanged(now=now, later=tuple(name for name in changed if name not in LIVE), own=own))
 
     async def _look(self) -> None:
         while True:

@@ -154,6 +154,8 @@ class ConsoleApp(PageActions):
             self._tell_config(state.config)
 
     def _tell_config(self, config: ConfigChanged) -> None:
+        if config.own and not config.later:
+            return  # the user sees what they changed
         if config.problem:
             text = f"{config.problem}. The previous one stays in force."
             self.notify(text, title="configuration", severity="error", timeout=15)

@@ -62,10 +62,10 @@ class PageActions(AppParts):
             self.push_screen(SeveralScreen(self.service, whole, hidden))
 
     async def open_form_from(self) -> None:
-        """Open the form of a new sandbox with what a template, a docker run line or a file says."""
+        """Open the form of a new sandbox with what a template, a sandbox, a docker run line or a file says."""
         from sandbox_console.tui.form.form_screen import FormScreen
 
-        begin = await self.templates.begin()
+        begin = await self.templates.begin(self.main.selected)
         if begin is not None:
             self.push_screen(FormScreen(self.service, self.work, self.flows.consent, begin=begin))
 

@@ -94,9 +94,9 @@ async def scroll_to(app, pilot, widget):
     for _ in range(100):
         await pilot.pause()
         top, bottom = widget.region.y, widget.region.bottom
-        if widget.region.height and body.region.y < top and bottom <= body.region.bottom:
+        if widget.region.height and body.region.y <= top and bottom <= body.region.bottom:
             return
-        kind = MouseScrollUp if widget.region.y <= body.region.y else MouseScrollDown
+        kind = MouseScrollUp if widget.region.y < body.region.y else MouseScrollDown
         x, y = body.region.center
         body.post_message(kind(body, int(x), int(y), 0, 0, 0, False, False, False))
     raise AssertionError(f"{widget.id} is not reached by the wheel")

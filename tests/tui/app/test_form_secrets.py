@@ -61,6 +61,7 @@ async def test_by_keys_alone_one_is_defined_and_chosen(run, fake, tmp_path):
         assert text.startswith("# mine\n[tui]\n")
         assert '[secrets.SC_ONE]\nfrom = "env:SC_ONE"' in text
         assert [one.attempt.action for one in await app.service.history(AuditQuery())] == ["define-secret"]
+        assert not [text for _, _, text in app.message_log if "Applied now" in text]  # one's own change is no news
         await pilot.press("space")  # the list has the focus
         await until(pilot, lambda: row_of(app, "secrets").text == "")
         await pilot.press("space")

@@ -73,12 +73,15 @@ def test_the_command_line_of_an_action():
     assert command_line(Remove(one.ref, force=True)) == "sandbox-console rm fake/local/aaaaaaaaaaaa --force"
     assert command_line(Kill(one.ref), None, "aaaa") == "sandbox-console kill --confirm aaaa fake/local/aaaaaaaaaaaa"
     assert "secret" not in command_line(Update(one.ref, SandboxSpec("agent", image="x", env={"KEY": "secret"})))
+    env = {"LANG": "C.UTF-8", "API_TOKEN": "hush", "URL": "https://me:hush@acme.org"}
+    made = command_line(Create(SandboxSpec("agent", image="x", env=env), "fake", "local"))
+    assert "--env LANG=C.UTF-8 --env API_TOKEN=… --env URL=…" in made.replace("'", "")
 
 
 FULL = SandboxSpec(
     "web", image="python:3.12", command=("sh", "-c", "echo 'a b'"), cpus=0.5, memory_mib=1536, pids=9, egress=("acme.org",),
     secrets=("TOKEN", "KEY"), workspace="/tmp/w", labels={"k": "v=w", "-l": ""}, user="app", workdir="/srv", runtime="runc",
-    max_duration_s=90.5, idle_timeout_s=3600.0, read_only_root=True, limits="best-effort",
+    max_duration_s=90.5, idle_timeout_s=3600.0, read_only_root=True, limits="best-effort", env={"LANG": "C.UTF-8", "E": ""},
 )  # fmt: skip
 
 

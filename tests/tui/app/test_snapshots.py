@@ -161,15 +161,18 @@ async def test_dialogs(run_app, fake, sheets):
         await sheets(app, pilot, "compare", ready=says(app, "Differs"))
 
 
+FORM = [SMALL, MIDDLE, (200, 50)]
+
+
 async def test_form(run_app, sheets):
     async with run_app() as (app, pilot):
         await dialog(pilot, "n", FormScreen)
-        await sheets(app, pilot, "new")
+        await sheets(app, pilot, "new", sizes=FORM)
         wrong = {"name": "bad name!", "memory_mib": "512 apples", "cpus": "0", "egress": "https://x.io/y"}
         for name, text in wrong.items():
             app.screen.query_one(f"#field-{name}", Input).value = text
         await pilot.press("ctrl+s")
-        await sheets(app, pilot, "errors", ready=lambda: len(app.screen.query("FormRow.-wrong")) == 4)
+        await sheets(app, pilot, "errors", ready=lambda: len(app.screen.query("FormRow.-wrong")) == 4, sizes=FORM)
 
 
 async def test_form_lists(run_app, fake, sheets):
@@ -179,10 +182,10 @@ async def test_form_lists(run_app, fake, sheets):
         row_of(app, "ports").put("8080:80 0.0.0.0:22:22")
         row_of(app, "secrets").put("GONE")
         app.screen.query_one("#test-host", Input).value = "api.acme.org:8443"
-        await sheets(app, pilot, "lists")
+        await sheets(app, pilot, "lists", sizes=FORM)
         await dialog(pilot, "f7", SecretScreen)
         await pilot.press(*"TOKEN", "down", "right", "right")
-        await sheets(app, pilot, "secret")
+        await sheets(app, pilot, "secret", sizes=FORM)
 
 
 async def test_edit(run_app, fake, sheets):
@@ -195,7 +198,7 @@ async def test_edit(run_app, fake, sheets):
             app.screen.query_one(f"#field-{name}", Input).value = text
         await until(pilot, lambda: len(app.screen.query("FormRow.-wrong")) == 1)
         app.screen.query_one("#plan").scroll_visible(animate=False)
-        await sheets(app, pilot)
+        await sheets(app, pilot, sizes=FORM)
 
 
 @pytest.fixture

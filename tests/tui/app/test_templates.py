@@ -93,3 +93,23 @@ async def test_a_file_fills_the_form_or_says_why_not(run_app, tmp_path):
         await typed(app, pilot, f"{tmp_path}/compose.yaml#web")
         await until(pilot, on(app, FormScreen))
         assert app.screen.body.typed["image"] == "nginx"
+
+
+async def test_another_tools_sandbox_fills_the_form(run_app, fake, monkeypatch):
+    async def raw(ref):
+        return {"Config": {"Image": "postgres:16", "Env": ["A=1", "DB_PASSWORD=canary"]}}
+
+    monkeypatch.setattr(fake, "raw", raw)
+    async with run_app() as (app, pilot):
+        await pilot.press("slash", *"theirs", "enter", "escape")
+        await until(pilot, lambda: app.main.selected and app.main.selected.name == "theirs")
+        await pilot.press("ctrl+n")
+        await choose(app, pilot, "theirs")
+        await until(pilot, on(app, FormScreen))
+        await until(pilot, lambda: "Filled in from theirs" in screen_text(app))
+        given = app.screen.body.typed
+        assert (given.get("name"), given["image"], given["env"]) == (None, "postgres:16", "A=1")
+        assert app.screen.body.host == ("fake", "local")
+        words = " ".join(screen_text(app).split())
+        assert "env DB_PASSWORD: it sounds secret" in words
+        assert "canary" not in words

@@ -148,7 +148,7 @@ class SecretDefinitions:
         finally:
             end = masked(end, self._vault.redactor.text)
             await journal.finish(permit, outcome, (time.monotonic_ns() - began) // 1000, end)
-        await follows.read()
+        await follows.read(own=True)
 
     def _refusal(self, verb: str, *, agreed: bool) -> Denied | None:
         rules = self._rules()

@@ -10,7 +10,7 @@ from typing import Any
 
 from sandbox_console.errors import UsageError
 from sandbox_console.service.imports.docker_run import take_options
-from sandbox_console.service.imports.imported import ANY_HOST, NO_FIELD, Imported, name_from, names_in, texts
+from sandbox_console.service.imports.imported import ANY_HOST, NO_FIELD, WORKSPACE, Imported, name_from, names_in, texts
 
 _NO_DATA = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
@@ -27,6 +27,11 @@ _WHY = {
     "initializeCommand": "nothing of the file is run on this machine",
     "customizations": "it is about an editor",
 }
+_ENVIRONMENTS = ("containerEnv", "remoteEnv")
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_READ = {"localWorkspaceFolder", "localWorkspaceFolderBasename", "containerWorkspaceFolder"}
+"""Variables of the file that need no environment."""
+
 _LATER = ("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "postAttachCommand")
 
 
@@ -48,13 +53,14 @@ def read_devcontainer(path: Path, text: str) -> Imported:
         raise UsageError(f"{path} is not a table", hint="devcontainer.json begins with {")
     folder = path.parent.parent if path.parent.name == ".devcontainer" else path.parent
     imported = Imported()
+    _drop_unread(imported, table)
     table = _local(imported, table, folder)
     imported.fields["name"] = name_from(str(table.get("name") or folder.name))
     if image := table.get("image"):
         imported.fields["image"] = str(image)
     if user := table.get("containerUser") or table.get("remoteUser"):
         imported.fields["user"] = str(user)
-    for key in ("containerEnv", "remoteEnv"):
+    for key in _ENVIRONMENTS:
         for name, value in texts(table[key] if isinstance(table.get(key), dict) else {}):
             imported.variable(name, value, key)
     for port in [*_list(table.get("forwardPorts")), *_list(table.get("appPort"))]:
@@ -73,12 +79,20 @@ def _workspace(imported: Imported, table: Mapping[str, Any], folder: Path) -> No
         return
     if "workspaceMount" in table:
         imported.leave("workspaceMount", "the folder of the file is the workspace, at /workspace")
-    elif table.get("workspaceFolder"):
+    elif str(table.get("workspaceFolder") or WORKSPACE).rstrip("/") != WORKSPACE:
         imported.leave(f"workspaceFolder {table['workspaceFolder']}", "the workspace is at /workspace")
     imported.fields["workspace"] = str(folder.resolve())
 
 
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+def _drop_unread(imported: Imported, table: dict[str, Any]) -> None:
+    """Leave out variables that are made of others, which are not read: an empty one would hide the image's own."""
+    for key in _ENVIRONMENTS:
+        if not isinstance(given := table.get(key), dict):
+            continue
+        unread = [name for name, value in given.items() if set(_VARIABLE.findall(str(value))) - _READ]
+        for name in unread:
+            imported.variable(str(name), None, key)
+        table[key] = {name: value for name, value in given.items() if name not in unread}
 
 
 def _local(imported: Imported, value: Any, folder: Path) -> Any:
@@ -100,7 +114,7 @@ def _named(imported: Imported, name: str, folder: Path) -> str:
         case "localWorkspaceFolderBasename":
             return folder.name
         case "containerWorkspaceFolder":
-            return "/workspace"
+            return WORKSPACE
     imported.leave(f"${{{name}}}", "this variable is not read")
     return ""
 

@@ -21,6 +21,7 @@ from sandbox_console.model.action import (
     ref_of,
 )
 from sandbox_console.model.host_action import PruneImages, PullImage, RemoveImage, RemoveSnapshot, RestoreSnapshot
+from sandbox_console.model.secret import shown_env
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import FIELDS
 
@@ -39,12 +40,15 @@ CLI_VERBS = {
 _OPTIONS = {field.name: f"--{field.option}" for field in FIELDS if field.option}
 _TABLES = {"labels", "env"}
 
+LEFT_OUT = "…"
+"""What stands for a value that is not shown."""
+
 OPEN = {"rename": "NEW", "commit": "IMAGE", "fork": "NEW", "pull": "IMAGE", "snapshot": "SNAPSHOT", "restore": "NAME"}
 """The placeholder for a word that has not been typed yet."""
 
 
 def command_line(action: Action, before: SandboxSpec | None = None, confirm: str = "") -> str:
-    """Return the command that is equivalent to an action. Values of env are left out.
+    """Return the command that is equivalent to an action. Values of variables that sound secret are left out.
 
     For an update, the command has the fields that differ from ``before``, or without ``before`` every field of its
     spec. ``confirm`` is the id that the policy requires for it.
@@ -154,7 +158,8 @@ def _spec_words(fields: dict[str, Any]) -> list[str]:
             case True:
                 words.append(option)
             case dict() as table:
-                pairs = (f"{key}={'…' if field == 'env' else value}" for key, value in table.items())
+                shown = shown_env(table) if field == "env" else table
+                pairs = (f"{key}={value if shown[key] == value else LEFT_OUT}" for key, value in table.items())
                 words += [word for pair in pairs for word in _option(option, pair)]
             case list() as values:
                 words += [word for value in values for word in _option(option, value)]

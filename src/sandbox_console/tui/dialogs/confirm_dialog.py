@@ -38,6 +38,7 @@ class ConfirmScreen(ModalScreen[bool]):
         background: $surface;
         border: round $warning;
         padding: 0 1;
+        overflow-y: auto;
         border-title-color: $warning;
         border-subtitle-color: $text-muted;
     }
@@ -46,12 +47,15 @@ class ConfirmScreen(ModalScreen[bool]):
     ConfirmScreen #listed { height: auto; max-height: 35vh; margin-bottom: 1; background: $panel; padding: 0 1; }
     ConfirmScreen #listed Static { margin-bottom: 0; }
     ConfirmScreen #command { color: $text-muted; max-height: 4; }
+    ConfirmScreen.-short #listed { max-height: 6; }
+    ConfirmScreen.-short #command { max-height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     ConfirmScreen Input { margin-bottom: 1; height: 1; border: none; padding: 0 1; background: $panel; }
     ConfirmScreen Horizontal { height: auto; align-horizontal: right; }
     ConfirmScreen Button { margin-left: 2; min-width: 12; height: 1; border: none; line-pad: 1; }
     ConfirmScreen Button:focus { text-style: bold reverse; }
     """
     AUTO_FOCUS = "#typed, #cancel"  # the first of them that exists
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012 - Textual declares it without ClassVar
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "dismiss(False)", "Cancel"),
         Binding("y", "agree", "Confirm"),

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
     text: str
     note: str = ""
-    style: str = "$text-muted"
+    style: str = "$dim"
     ticked: bool | None = None
 
 
@@ -38,6 +38,7 @@ class EntryList(OptionList):
     EntryList { height: auto; max-height: 8; background: $background; scrollbar-size-vertical: 1; }
     EntryList.-empty { display: none; }
     EntryList:focus { background-tint: $foreground 0%; }
+    EntryList:blur > .option-list--option-highlighted { background: $background; color: $foreground; }
     """
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["entries"]
 
@@ -134,6 +135,6 @@ class EntryList(OptionList):
 
 def _line(entry: Entry, *, cross: bool) -> Content:
     sign = ("✕ " if cross else "") if entry.ticked is None else "☑ " if entry.ticked else "☐ "
-    style = "$text-muted" if entry.ticked is None else "$foreground"
+    style = "$dim" if entry.ticked is None else "$foreground"
     note = [(f"  {clean(entry.note, cap=300)}", entry.style)] if entry.note else []
     return Content.assemble((sign, style), (clean(entry.text, cap=200), ""), *note)

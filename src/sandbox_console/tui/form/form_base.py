@@ -13,7 +13,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.events import DescendantFocus
 from textual.timer import Timer
-from textual.widgets import Button, Checkbox, Input, Select, Static
+from textual.widgets import Button, Checkbox, Collapsible, Input, Select, Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capabilities, Capability
@@ -21,13 +21,15 @@ from sandbox_console.model.sandbox import HostKey
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import SpecField
 from sandbox_console.model.text import clean
+from sandbox_console.tui.actions.cli_command import LEFT_OUT
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
-from sandbox_console.tui.form.form_body import FormBody, labels_of
+from sandbox_console.tui.form.form_body import FormBody
 from sandbox_console.tui.form.form_preview import FormPreview, toml_of
 from sandbox_console.tui.form.form_rows import FormRow
+from sandbox_console.tui.form.form_status import FormStatus, to_fix
 from sandbox_console.tui.form.form_tools import FormTools
 from sandbox_console.tui.form.list_row import ListRow
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
@@ -49,7 +51,7 @@ class FormBase(FormTools):
     FormBase { background: $background; }
     FormBase > #form-title { height: 1; padding: 0 1; background: $panel; text-style: bold; color: $primary; }
     FormBase > #form-main { height: 1fr; }
-    FormBody { width: 3fr; padding: 1 2 0 2; scrollbar-size-vertical: 1; }
+    FormBody { width: 3fr; margin-top: 1; padding: 0 2; scrollbar-size-vertical: 1; }
     FormBody FormRow { height: auto; max-width: 110; }
     FormBody Horizontal { height: 1; max-width: 110; }
     FormBody > FormRow, FormBody > #backend-line { padding-left: 2; }
@@ -62,8 +64,6 @@ class FormBase(FormTools):
     FormBody Select { width: 1fr; height: 1; }
     FormBody Checkbox { width: auto; height: 1; border: none; padding: 0; background: $background; }
     TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
-    FormBody #secret-notes { height: auto; margin: 1 0 0 13; color: $text-warning; max-width: 97; display: none; }
-    FormBody #secret-notes.-on { display: block; }
     FormBody #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
     FormBody #fixed.-on { display: block; }
     FormBody Input:disabled { background: $background; color: $text-muted; }
@@ -74,7 +74,6 @@ class FormBase(FormTools):
     FormBase.-wide FormBody { display: block; }
     FormBase > #field-help { height: 1; padding: 0 2; color: $text-muted; background: $surface; }
     FormBase > #form-bar { height: auto; max-width: 120; padding: 0 2; background: $surface; }
-    FormBase #status { width: 1fr; height: auto; max-height: 3; }
     FormBase Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
     AUTO_FOCUS = ""
@@ -123,7 +122,7 @@ class FormBase(FormTools):
                 yield Static(id="plan", markup=False)
         yield Static(id="field-help", markup=False)
         with Horizontal(id="form-bar"):
-            yield Static(id="status", markup=False)
+            yield FormStatus()
             yield Button("Cancel", id="cancel", compact=True)
             yield Button("Apply" if self.editing else "Create", id="submit", variant="primary", compact=True)
         yield KeyBar()
@@ -148,18 +147,22 @@ class FormBase(FormTools):
     def on_resize(self) -> None:
         """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""
         self.set_class(self.size.width >= _WIDE, "-wide")
-        self._fit()
+        self.call_after_refresh(self._fit)
         if self.editing:
             self.check_soon()
+
+    @on(Collapsible.Toggled)
+    def _folded(self) -> None:
+        self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
         """Give the fields the rows that they need, if there is room, so that the buttons stay near them."""
         main = self.query_one("#form-main")
         others = (widget for widget in self.children if widget is not main and widget.display)
         room = self.size.height - sum(widget.outer_size.height for widget in others)
-        wanted = self.body.virtual_size.height + 1
+        wanted = max((one.virtual_region.bottom for one in self.body.children if one.display), default=0)
         if not self.has_class("-preview"):
-            main.styles.height = wanted if 0 < wanted < room else "1fr"
+            main.styles.height = wanted + 1 if 0 < wanted < room - 1 else "1fr"
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show what the focused field means, and whether the backend supports it."""
@@ -167,7 +170,7 @@ class FormBase(FormTools):
         put(self, "#field-help", self._help(row.field) if row else Content(""))
 
     def _help(self, field: SpecField) -> Content:
-        words: list[tuple[str, str]] = [(field.help[:1].upper() + field.help[1:], "$text-muted")]
+        words: list[tuple[str, str]] = [(field.help[:1].upper() + field.help[1:], "$dim")]
         if field.needs and self._able is not None and not self._able.has(need := Capability(field.needs)):
             words.append((f"  ✕ not here: {clean(self._able.reason(need), cap=200)}", "$text-warning"))
         return Content.assemble(*words)
@@ -225,10 +228,11 @@ class FormBase(FormTools):
     def tell(self, problems: Mapping[str, str]) -> None:
         """Show problems beside their fields, and those that belong to no field below."""
         rest = self.body.tell(problems)
-        words = [f"{key}: {text}" for key, text in rest.items()]
-        if fields := labels_of(problems):
-            words.append(f"to fix: {fields} (F3 goes to the next)")
-        self.show_status("; ".join(words), error=True)
+        put(self, "#status", to_fix(problems, [f"{key}: {text}" for key, text in rest.items()]))
+
+    @on(FormStatus.Chosen)
+    def _go_to(self, event: FormStatus.Chosen) -> None:
+        self.body.focus_field(event.field)
 
     # --- preview and copies
 
@@ -236,12 +240,14 @@ class FormBase(FormTools):
         """Switch to the preview if it is not beside the fields, or back to the fields."""
         self.toggle_class("-preview")
         self.query_one("#form-main").styles.height = "1fr"
-        self._fit()
+        self.call_after_refresh(self._fit)
 
     def action_copy(self) -> None:
         """Copy the equivalent command."""
-        self.app.copy_to_clipboard(self.written()[0])
-        self.notify("Copied the command")
+        command = self.written()[0]
+        self.app.copy_to_clipboard(command)
+        left = f". {LEFT_OUT} stands for values that sound secret" if f"={LEFT_OUT}" in command else ""
+        self.notify(f"Copied the command{left}")
 
     def action_save(self) -> None:
         """Save the spec as TOML, in a file that the user names."""

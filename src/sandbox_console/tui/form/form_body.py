@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -69,7 +69,6 @@ class FormBody(VerticalScroll, inherit_bindings=False):
                 folded = section not in _OPEN and not any(row.begins for row in rows)
                 yield FormSection(section, rows, folded=folded)
         yield Static(self._fixed_words(), id="fixed", markup=False)
-        yield Static(id="secret-notes", markup=False)
 
     @property
     def fields(self) -> Sequence[SpecField]:
@@ -193,8 +192,16 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         for section in self.query(FormSection):
             section.open_wrong()
         focused = next((index for index, row in enumerate(wrong) if row.has_focus_within), -1) if after else -1
-        row = wrong[(focused + 1) % len(wrong)]
+        self.focus_field(wrong[(focused + 1) % len(wrong)].field.name)
+
+    def focus_field(self, name: str) -> None:
+        """Focus a field and scroll to it, also if its section was folded or others above it have just unfolded."""
+        row = next(row for row in self.rows if row.field.name == name)
+        for section in self.query(FormSection):
+            if row in section.rows:
+                section.collapsed = False
         row.focus_entry()
+        self.call_after_refresh(row.scroll_visible, animate=False)
 
 
 class HostSelect(Select[HostKey], inherit_bindings=False):
@@ -206,8 +213,3 @@ class HostSelect(Select[HostKey], inherit_bindings=False):
 def _label(key: HostKey) -> str:
     name, host = key
     return name if host in ("local", "default") else f"{name} on {host}"
-
-
-def labels_of(problems: Container[str]) -> str:
-    """Return the labels of the fields with problems, in order."""
-    return ", ".join(field.label for field in FIELDS if field.name in problems)

@@ -78,9 +78,9 @@ class FormScreen(FormBase):
         }
 
     def _show_notes(self, spec: SandboxSpec) -> None:
-        """Show notes on values that may be unintended. For an edit, the plan shows them."""
+        """Show where secrets and egress do not fit. For an edit, the plan shows it."""
         where = self.body.host
-        notes = self._service.notes(spec, *where) if self._sandbox is None and where else ()
+        notes = self._service.secrets.notes(spec, *where) if self._sandbox is None and where else ()
         put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
 
     def written(self) -> tuple[str, SandboxSpec | None]:

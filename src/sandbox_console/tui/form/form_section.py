@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from textual import on
 from textual.content import Content
@@ -41,6 +42,11 @@ class FormSection(Collapsible):
         """Update the title, as it depends on whether the rows are visible."""
         self.refresh_title()
 
+    def scroll_visible(self, *args: Any, **how: Any) -> None:
+        """Scroll to it if the user folds or unfolds it. Otherwise they are, or go, elsewhere."""
+        if any(title.has_focus for title in self.query(CollapsibleTitle)):
+            super().scroll_visible(*args, **how)
+
     def refresh_title(self) -> None:
         """Update the title from the rows' current values."""
         wrong = sum(row.has_class("-wrong") for row in self.rows)
@@ -48,7 +54,7 @@ class FormSection(Collapsible):
         if wrong:
             words.append((f"  ✕ {wrong} to fix", "$text-error"))
         elif self.collapsed:
-            words.append((f"  {self._summary()}", "$text-muted"))
+            words.append((f"  {self._summary()}", "$dim"))
         for title in self.query(CollapsibleTitle):  # none while the screen closes
             title.label = Content.assemble(*words)
 

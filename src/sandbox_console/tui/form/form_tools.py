@@ -169,7 +169,6 @@ class FormTools(KeptForm):
             row = self.query_one(SecretsRow)
             row.choose(name)
             row.focus_entry()
-            self.notify(f"{name} is defined, and chosen for this sandbox")
             self.run_worker(self.read_secrets(), group="secrets", exclusive=True)
 
     async def read_secrets(self) -> None:

@@ -25,6 +25,8 @@ from sandbox_console.tui.text.formatting import platform_words, size, span
 _SHOWN = 6
 _FOLDERS_MOST = 2000
 _DIR = "dir:"
+_FOLDERS = {"host": "the programs of this machine, read-only", _DIR: "a folder with a root file system"}
+"""What stands for an image where there are none, and what it means."""
 
 
 class ImageRow(FormRow):
@@ -110,8 +112,9 @@ class ImageRow(FormRow):
         text = self.text
         if self._images is None:
             folders = await asyncio.to_thread(_folders, text.removeprefix(_DIR)) if text.startswith(_DIR) else None
-            found = ["host", _DIR] if folders is None else [f"{_DIR}{one}" for one in folders]
-            shown = [Entry(one) for one in found if one != text and (folders is not None or one.startswith(text))]
+            found = list(_FOLDERS) if folders is None else [f"{_DIR}{one}" for one in folders]
+            fitting = (one for one in found if one != text and (folders is not None or one.startswith(text)))
+            shown = [Entry(one, _FOLDERS.get(one, "")) for one in fitting]
         else:
             known = [(name, one) for one in self._images for name in one.names]
             shown = [
@@ -136,11 +139,11 @@ class ImageRow(FormRow):
             parts.append((clean(self._pulling, cap=200), "$text-accent"))
         elif image := self.known:
             pins = "  (F5 pins the digest)" if image.digest else ""
-            parts.append((f"● here: {self._facts(image)}{pins}", "$text-muted"))
+            parts.append((f"● here: {self._facts(image)}{pins}", "$dim"))
             if image.emulated:
                 parts.append(("! not for this host's processor: it runs only by emulation, if at all", "$text-warning"))
         elif self.missing:
-            parts.append(("not here; it is pulled when the sandbox is made, or now by Ctrl+L", "$text-muted"))
+            parts.append(("not here; it is pulled when the sandbox is made, or now by Ctrl+L", "$dim"))
         put_note(self, "#image-note", Content("\n").join([Content.styled(*one) for one in parts]))
 
     @on(OptionList.OptionSelected)

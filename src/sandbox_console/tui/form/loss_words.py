@@ -79,8 +79,8 @@ def _files(losses: Losses, name: str) -> list[tuple[str, str]]:
     parts = [(f"{known} files, {size(losses.known_bytes)}{more}, outside its workspace:", "$text-warning")]
     parts += [(f"\n      {size(one.size):>8}  {clean(one.path, cap=100)}", "") for one in losses.files[:_FILES_SHOWN]]
     if (left := len(losses.files) - _FILES_SHOWN) > 0:
-        parts.append((f"\n      and {left} more: sandbox-console diff {name}", "$text-muted"))
-    parts.append((f"\n      {_MEMORY}", "$text-muted"))
+        parts.append((f"\n      and {left} more: sandbox-console diff {name}", "$dim"))
+    parts.append((f"\n      {_MEMORY}", "$dim"))
     return parts
 
 
@@ -104,6 +104,6 @@ def _keeping(losses: Losses, sandbox: Sandbox, commits: str, at: float) -> list[
     first = shlex.quote(clean(losses.files[0].path, cap=200))
     copy = f"copy out: sandbox-console cp {name}:{first} ."
     if commits:
-        return [(f"commit is unsupported here ({clean(commits, cap=120)})\n      {copy}", "$text-muted")]
+        return [(f"commit is unsupported here ({clean(commits, cap=120)})\n      {copy}", "$dim")]
     image = kept_image(sandbox.name, at)
-    return [(f"commit first (k): its files go into the image {image}\n      {copy}", "$text-muted")]
+    return [(f"commit first (k): its files go into the image {image}\n      {copy}", "$dim")]

@@ -19,7 +19,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import SecretSource
 from sandbox_console.service.effects.secret_definition import SecretDefinition, SecretDefinitions
 from sandbox_console.tui.base.safety import plain
-from sandbox_console.tui.base.static_text import put
+from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.form.form_rows import LineInput
 from sandbox_console.tui.form.list_row import split
@@ -29,7 +29,7 @@ CHECK_S = 0.3
 _KINDS = ("env", "file", "keyring", "cmd")
 _LABELS = ("variable", "file", "keyring", "program")
 _HINTS = (
-    "a variable of this console",
+    "empty: the variable of the same name",
     "/path, ~/path or $CREDENTIALS_DIRECTORY/name",
     "SERVICE/USER",
     "pass show NAME",
@@ -55,7 +55,8 @@ class SecretScreen(ModalScreen[str]):
     SecretScreen #value-line { display: none; }
     SecretScreen.-keyring #value-line { display: block; }
     SecretScreen Static.told { height: auto; margin-top: 1; }
-    SecretScreen #secret-problems { height: auto; color: $text-error; }
+    SecretScreen #secret-problems { color: $text-error; display: none; }
+    SecretScreen #secret-problems.-on { display: block; }
     SecretScreen #secret-toml { color: $text-muted; }
     SecretScreen #buttons { height: 1; align-horizontal: right; margin-top: 1; }
     SecretScreen Button { margin-left: 2; min-width: 10; height: 1; border: none; line-pad: 1; }
@@ -87,11 +88,9 @@ class SecretScreen(ModalScreen[str]):
             )
             yield _line("From", Choices(_LABELS, id="secret-kind"))
             yield _line("", _input("from", _HINTS[0]))
-            value = Input(
-                password=True, placeholder="stored in the keyring; leave it empty if it is there", id="secret-value"
-            )
+            value = _input("value", "stored in the keyring; leave it empty if it is there", masked=True)
             yield _line("Value", value, id="value-line")
-            yield _line("Hosts", _input("hosts", "what it is for; empty: any host"))
+            yield _line("Hosts", _input("hosts", "what it is for, such as api.github.com; empty: any host"))
             yield _line("Given as", Choices(_PATHS, id="secret-inject"))
             yield Static(id="secret-problems", classes="told", markup=False)
             yield Static(id="secret-status", classes="told", markup=False)
@@ -144,9 +143,9 @@ class SecretScreen(ModalScreen[str]):
 
     def _refuse(self, problem: str) -> None:
         """Show why it cannot be defined. It stays until a field changes, whatever is read meanwhile."""
-        put(self, "#secret-problems", Content(problem))
+        put_note(self, "#secret-problems", Content(problem))
 
-    def _show_status(self, text: str, style: str = "$text-muted") -> None:
+    def _show_status(self, text: str, style: str = "$dim") -> None:
         put(self, "#secret-status", Content.styled(clean(text, cap=600), style))
 
     def action_try_it(self) -> None:

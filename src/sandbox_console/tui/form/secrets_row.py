@@ -31,6 +31,8 @@ class SecretsRow(FormRow):
     SecretsRow .list-box { width: 1fr; height: auto; }
     SecretsRow Button { margin: 0; min-width: 8; color: $text-muted; background: $background; }
     SecretsRow Button:focus { color: $foreground; }
+    SecretsRow #secret-notes { height: auto; margin-left: 14; color: $text-warning; display: none; }
+    SecretsRow #secret-notes.-on { display: block; }
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class SecretsRow(FormRow):
             with Vertical(classes="list-box"):
                 yield EntryList(id=f"field-{self.field.name}", disabled=bool(self._fixed))
                 yield Button("New secret F7", id="new-secret", compact=True, disabled=bool(self._fixed))
+        yield Static(id="secret-notes", markup=False)
         yield Static(classes="problem", markup=False)
 
     def on_mount(self) -> None:
@@ -69,7 +72,7 @@ class SecretsRow(FormRow):
 
     def note_read(self, found: Mapping[str, str]) -> None:
         """Show whether secrets can be read: why not, by name, or an empty text if they can."""
-        self._read = found
+        self._read = {name: why.removeprefix(f"secret {name!r}: ") for name, why in found.items()}
         self.refresh_list()
 
     def focus_entry(self) -> None:

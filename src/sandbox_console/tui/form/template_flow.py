@@ -1,4 +1,4 @@
-"""Keeps a sandbox's spec as a template, and begins the form from a template, a docker run line or a file."""
+"""Keeps a sandbox's spec as a template, and begins the form from a template, a sandbox, a docker run line or a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from textual.app import App
@@ -18,6 +19,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.service.imports.compose import read_compose
+from sandbox_console.service.imports.container import read_sandbox
 from sandbox_console.service.imports.devcontainer import read_devcontainer
 from sandbox_console.service.imports.docker_run import read_docker_run
 from sandbox_console.service.imports.imported import Imported
@@ -31,7 +33,7 @@ from sandbox_console.tui.text.formatting import error_words, shown_name
 Read = Callable[[str], Awaitable[Draft]]
 _LONGEST = 1 << 20
 _SAID = 60
-_LINE, _FILE = "\0line", "\0file"
+_LINE, _FILE, _SELECTED = "\0line", "\0file", "\0selected"
 """Choices that no template's name equals."""
 
 
@@ -63,13 +65,18 @@ class TemplateFlow:
         without = f" Left out, as they sound secret: {', '.join(left)}." if left else ""
         self._app.notify(f"Stored the template {name}.{without}", title="template")
 
-    async def begin(self) -> Draft | None:
-        """Ask what the form begins with. Returns None if nothing was chosen, or if it cannot be used."""
+    async def begin(self, selected: Sandbox | None) -> Draft | None:
+        """Ask what the form begins with, such as the selected sandbox.
+
+        Returns None if nothing was chosen, or if it cannot be used.
+        """
         try:
-            choice = await self._app.push_screen_wait(MenuScreen("New sandbox from", await self._choices()))
+            choice = await self._app.push_screen_wait(MenuScreen("New sandbox from", await self._choices(selected)))
             match choice:
                 case "":
                     return None
+                case str() if choice == _SELECTED and selected is not None:
+                    return await self._sandbox(selected)
                 case str() if choice == _LINE:
                     return await self._typed("A docker run line", "docker run -p 8080:80 python:3.12", self._line)
                 case str() if choice == _FILE:
@@ -81,7 +88,7 @@ class TemplateFlow:
             self._app.notify(error.message, title="new from", severity="error")
             return None
 
-    async def _choices(self) -> list[Choice]:
+    async def _choices(self, selected: Sandbox | None) -> list[Choice]:
         found = await asyncio.to_thread(self._console.templates.every)
         templates = [
             Choice(template.name, template.name, "", template.problem, detail=f"template: {_summary(template)}")
@@ -89,7 +96,18 @@ class TemplateFlow:
         ]
         line = Choice(_LINE, "docker run", "", detail="a line as you would type it; it is not run")
         file = Choice(_FILE, "A file", "", detail="compose.yaml, devcontainer.json, or a spec")
-        return [*templates, line, file]
+        own = [Choice(_SELECTED, shown_name(one), "", detail="this sandbox, as it is") for one in [selected] if one]
+        return [*templates, *own, line, file]
+
+    async def _sandbox(self, selected: Sandbox) -> Draft:
+        sandbox, raw = await self._console.inspect(selected.ref), None
+        if sandbox.spec is None:
+            with suppress(ConsoleError):  # read_sandbox says that nothing is known
+                raw = await self._console.inside.raw(sandbox.ref)
+        imported = read_sandbox(sandbox, raw)
+        imported.fields.pop("name", None)  # it is taken
+        host = sandbox.ref.backend, sandbox.ref.host
+        return _draft(shown_name(sandbox), imported)._replace(host=host)
 
     async def _typed(self, title: str, hint: str, read: Read, help_text: str = "") -> Draft | None:
         text = await self._app.push_screen_wait(AskScreen(title, hint, help_text=help_text))
