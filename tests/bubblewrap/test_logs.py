@@ -111,3 +111,27 @@ async def test_the_tail_of_a_log_longer_than_a_batch_is_there(tmp_path: Path) ->
     (folder / "00000001.log").write_bytes(segments.HEAD.pack(segments.MAGIC, 0) + frames)
     found = [item async for batch in read(tmp_path, LogQuery(tail=2), lambda: False) for item in batch]
     assert [item.data for item in found] == [b"line 0004094\n", b"line 0004095\n"]
+
+
+@pytest.mark.parametrize("tail", [None, 2])
+async def test_who_does_not_follow_gets_what_was_there_even_of_a_flood(tail: int | None, tmp_path: Path) -> None:
+    def frames(word: bytes) -> bytes:
+        many = b"".join(b"%s %07d\n" % (word, at) for at in range(4096))
+        return b"".join(segments.FRAME.pack(at + 1, segments.STDOUT, len(many)) + many for at in range(30))
+
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "00000001.log").write_bytes(segments.HEAD.pack(segments.MAGIC, 0) + frames(b"then"))
+    found, later = [], 2
+    reading = read(tmp_path, LogQuery(tail=tail), lambda: True)
+    async for batch in reading:
+        found += [item.data for item in batch]
+        if later < 20:  # a flood, which rotates
+            with (folder / f"{later - 1:08}.log").open("ab") as file:
+                file.write(frames(b"late"))
+            lines = 4096 * 30 * (2 * later - 2)
+            (folder / f"{later:08}.log").write_bytes(segments.HEAD.pack(segments.MAGIC, lines) + frames(b"late"))
+            later += 1
+    assert later > 2
+    assert {line[:4] for line in found} == {b"then"}
+    assert len(found) == (tail or 4096 * 30)

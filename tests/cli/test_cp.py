@@ -54,6 +54,19 @@ def test_a_big_file_and_standard_streams(cli: Cli, box: str, tmp_path: Path) -> 
     assert cli.ok("exec", box, "--", "cmp", "/tmp/there", "/home/sandbox/there") == b""
 
 
+def test_sparse_files_stay_sparse(cli: Cli, box: str, tmp_path: Path) -> None:
+    holes, out = tmp_path / "holes", tmp_path / "out"
+    with holes.open("wb") as file:
+        file.seek(50 << 20)
+        file.write(b"x")
+        file.truncate(64 << 20)
+    cli.ok("cp", str(holes), f"{box}:/tmp/holes")
+    assert int(cli.ok("exec", box, "--", "du", "-k", "/tmp/holes").split()[0]) < 1024
+    cli.ok("cp", f"{box}:/tmp/holes", str(out))
+    assert out.stat().st_blocks * 512 < 1 << 20
+    assert out.read_bytes() == holes.read_bytes()
+
+
 def test_what_is_no_file_and_no_folder_is_refused_alone(cli: Cli, box: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for words in ((str(tmp_path / "pipe"), f"{box}:/tmp"), (f"{box}:/dev/zero", str(tmp_path))):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
 from contextlib import aclosing
 
@@ -14,6 +16,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import MADE_BY, SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.service.bootstrap import timeouts
+from sandbox_console.service.reads import known_names
 from sandbox_console.service.reads.known_names import KnownNames
 from sandbox_console.testing.fake_backend import FakeBackend
 
@@ -286,6 +289,16 @@ async def test_a_damaged_or_unwritable_record_is_as_none(near, far, config, home
     folder.write_text("in the way")
     async with open_console(config, backends=[near, far]) as console:
         assert (await console.find("only-far", changing=True)).ref.backend == "far"
+
+
+async def test_a_console_that_was_stopped_with_the_lock_holds_nothing_up(near, far, config, home, monkeypatch):
+    monkeypatch.setattr(known_names, "LOCK_S", 0.05)
+    await seen(config, near, far)
+    with (home / "state" / "names" / "lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        async with asyncio.timeout(30), open_console(config, backends=[near, far]) as console:
+            assert (await console.find("only-far", changing=True)).ref.backend == "far"
+            await console.perform(Remove(SandboxRef("far", "local", "bbbbbb11"), force=True)).result()
 
 
 async def test_an_inspect_of_a_frozen_host_ends(near, far, config):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support import inspector, old_microsandbox, opensandbox
+from tests.support import asciinema, inspector, old_microsandbox, opensandbox
 from tests.support.microvm import parts
 
 from sandbox_console.backends.microsandbox import kvm
@@ -100,6 +100,11 @@ def _textual_web() -> str:
     return ""
 
 
+def _asciinema_player() -> str:
+    """Installs it, so ask in a fixture, not while tests are collected."""
+    return asciinema.install()
+
+
 def _mcp_inspector() -> str:
     """Installs it, so ask in a fixture, not while tests are collected."""
     return inspector.install()
@@ -166,6 +171,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "kubernetes": _kubernetes,
     "openenv": _openenv,
     "machine": _machine,
+    "asciinema-player": _asciinema_player,
     "mcp-inspector": _mcp_inspector,
     "microsandbox": _microsandbox,
     "old-microsandbox": _old_microsandbox,

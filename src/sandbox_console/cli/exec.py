@@ -6,6 +6,9 @@ import asyncio
 import codecs
 import re
 from collections.abc import Callable, Sequence
+from secrets import token_hex
+
+from msgspec import structs
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context, OutputClosed, colours
@@ -36,7 +39,7 @@ async def exec_(context: Context) -> int:
     request = _request(context)
     async with context.open() as console:
         sandbox = await find(context, console, context.args.name, changing=True)
-        request = Exec(sandbox.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
+        request = structs.replace(request, ref=sandbox.ref, mark=token_hex(16))  # it ends if this process is killed
         output = Output(context)
         # The operation reads stdin and stops reading itself: closing it here would interrupt a read.
         io = ExecIO(chunks(context.streams.stdin), output.give)

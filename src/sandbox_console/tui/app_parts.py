@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.css.query import NoMatches
@@ -76,6 +77,14 @@ class AppParts(BaseApp):
         if missed or away_s >= AWAY_S:
             words = f"{many(missed, 'message')} meanwhile. :messages shows them." if missed else ""
             self.notify(words or "No message came meanwhile.", title=f"not shown for {span(away_s)}")
+
+    def take_upload(self, path: str) -> None:
+        """Ask where a file goes that a browser has sent."""
+        from sandbox_console.tui.files.browser_upload import take_upload
+        from sandbox_console.tui.files.files_tab import FilesPane
+
+        panes = self.main.query(FilesPane)
+        self.run_worker(take_upload(self, Path(path), panes.first().path if panes else ""), group="upload")
 
     def tell_faults(self) -> None:
         """Let the title of a browser's page say how many sandboxes have a fault, and how many alerts fire."""

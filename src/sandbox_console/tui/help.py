@@ -32,6 +32,7 @@ _TITLES = {
     "WhyScreen": "On this page",
     "TimelineScreen": "In the timeline",
     "AlertsScreen": "In the alerts",
+    "KeptShellsScreen": "In the kept shells",
     "RecordingsScreen": "In the recordings",
     "PlayerScreen": "While playing",
     "RecordedScreen": "In copy mode",
@@ -65,7 +66,7 @@ _TITLES = {
     "EgressAskScreen": "In the question",
     "AskScreen": "In the question",
     "GoneScreen": "In the choice",
-    "AttachScreen": "While attached",
+    "SessionScreen": "While attached",
 }
 """Names by class. A class that is not listed has the name of its base class."""
 HIDDEN = {

@@ -95,6 +95,12 @@ class PageActions(AppParts):
 
         self.push_screen(AlertsScreen(self.service, self.now), lambda ref: self.main.go_to(ref) if ref else None)
 
+    def action_kept_shells(self) -> None:
+        """Show the shells that outlive the console."""
+        from sandbox_console.tui.shell.kept_screen import KeptShellsScreen
+
+        self.push_screen(KeptShellsScreen(self.service, self.shells, self.now))
+
     def action_recordings(self) -> None:
         """Show the recordings of all sandboxes."""
         self.open_recordings(None)

@@ -38,6 +38,7 @@ _TOLD = {
     "snapshots": ("Snapshots", "Saved states: take, restore, remove"),
     "egress-draft": ("Draft of egress rules", "Try rules on what it asked for, then apply them"),
     "pulse": ("Pulse", "The whole fleet on one page"),
+    "kept-shells": ("Kept shells", "Shells that outlive the console: attach, watch, end"),
     "recordings": ("Recordings", "Recorded shells: play, search"),
     "alerts": ("Alerts", "What the rules found, and messages that have not arrived"),
     "why": ("Why it ended", "The verdict on the selected sandbox, with the evidence"),

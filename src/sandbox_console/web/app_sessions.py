@@ -44,6 +44,7 @@ class AppSession:
         self.ended: str | None = None
         self.left_at: float | None = None
         self.tab_closed = False
+        self.when_over: list[Callable[[], None]] = []
         self._delay = websocket_messages.Delay()
         self._socket: web.WebSocketResponse | None = None
         self.app = AppProcess(
@@ -168,6 +169,15 @@ class AppSessions:
         own = [view for view in self._views.values() if view.login is login]
         await asyncio.gather(*(self._end(view, reason) for view in own))
 
+    def of_page(self, login: Login, id_: str) -> AppSession | None:
+        """The running session with this whole id, if it is of this login."""
+        view = self._views.get(id_)
+        return view if view and view.login is login and view.ended is None else None
+
+    def owns(self, login: Login, app: object) -> bool:
+        """Whether an app runs for a login."""
+        return any(view.app is app and view.login is login for view in self._views.values())
+
     def is_full(self, login: Login, order: TerminalRequest) -> bool:
         """Whether this order would need one more session than allowed."""
         return self._find(login, order) is None and self._room() <= 0 and self._yielding(login) is None
@@ -253,6 +263,8 @@ class AppSessions:
             del self._gone[next(iter(self._gone))]
         await view.close(IDLE, reason)
         await view.app.stop()
+        for clear in view.when_over:
+            clear()
         await self._records.end(view.id, reason)
         self._say(f"session of {view.login.actor} ended: {reason}")
         for line in view.app.stderr_lines():

@@ -11,6 +11,8 @@ from urllib.parse import quote
 from aiohttp import WSMsgType, web
 from textual_serve.server import Server
 
+from sandbox_console.service import find_paths
+from sandbox_console.service.browser_sessions import folder_of
 from sandbox_console.web import websocket_messages
 from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
 from sandbox_console.web.checks import FOREIGN, USER, Checks, add_headers, need_origin
@@ -22,6 +24,7 @@ from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
 from sandbox_console.web.session_pages import SessionPages
 from sandbox_console.web.tickets import TerminalRequest, Tickets
+from sandbox_console.web.uploads import Uploads
 from sandbox_console.web.visit_records import VisitRecords
 
 _BODY_S = 5.0
@@ -48,6 +51,7 @@ class BrowserServer(Server):
         self._views = AppSessions(options, say, records, logins)
         self._doors = LoginDoors(logins, records, say, self.public_url, options.prefix, _json_body, oidc)
         self._pages = read_pages()
+        self._uploads = Uploads(folder_of(find_paths()), self._views, self._need_page)
         self._session_pages = SessionPages(self._views, logins, records, self._need_page, _json_body, self._doors.leave)
         self.download_manager = self._views.downloads
 
@@ -83,6 +87,7 @@ class BrowserServer(Server):
                 web.get(f"{prefix}/static/{{name:.+}}", self.handle_static),
                 web.get(f"{prefix}/sessions", self.handle_sessions),
                 *self._session_pages.routes(prefix),
+                web.post(f"{prefix}/upload", self._uploads.handle),
             ]
         )
         if prefix:
@@ -176,12 +181,14 @@ class BrowserServer(Server):
 
     async def handle_download(self, request: web.Request) -> web.StreamResponse:
         """A file that the app offers, always as an attachment, as it may contain a guest's bytes."""
-        self._need_login(request)
+        login = self._need_login(request)
         key = request.match_info["key"]
         try:
             meta = await self.download_manager.get_download_metadata(key)
         except KeyError:
             raise web.HTTPNotFound(text="No such download.\n") from None
+        if not self._views.owns(login, meta.app_service):
+            raise web.HTTPNotFound(text="No such download.\n")
         name = quote(meta.file_name.encode("utf-8", "replace"), safe="")
         response = web.StreamResponse(
             headers={

@@ -9,6 +9,7 @@ import re
 from textual._xterm_parser import XTermParser
 from textual.drivers import web_driver
 from textual.drivers.web_driver import WebDriver
+from textual.events import AppBlur, AppFocus
 from textual.messages import ExitApp
 
 from sandbox_console.model.pastes import GuardedParser
@@ -26,6 +27,9 @@ vars(web_driver)["XTermParser"] = lambda debug=False: GuardedParser(XTermParser(
 class BrowserDriver(WebDriver):
     """The driver. Textual's own copy is one whole write, so it differs from an OSC 52 inside a painted line."""
 
+    passes_files = True
+    _has_focus = False
+
     def write(self, data: str) -> None:
         if "52;" in data:
             if own := _COPY.fullmatch(data):
@@ -34,6 +38,11 @@ class BrowserDriver(WebDriver):
             data = _ANY_OSC_52.sub("", data)
         super().write(data.encode("utf-8", "replace").decode("utf-8"))
 
+    def start_application_mode(self) -> None:
+        super().start_application_mode()
+        # Textual begins without the focus, also if the page has said by now that it has it.
+        self._app.call_later(lambda: self._app.post_message(AppFocus() if self._has_focus else AppBlur()))
+
     def run_input_thread(self) -> None:
         super().run_input_thread()
         if not self.exit_event.is_set() and not self._loop.is_closed():
@@ -41,13 +50,22 @@ class BrowserDriver(WebDriver):
             self._loop.call_soon_threadsafe(self._app.post_message, ExitApp())
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
+        if packet_type in ("focus", "blur"):
+            self._has_focus = packet_type == "focus"
         if packet_type == "repaint":
             self._loop.call_soon_threadsafe(self._repaint, payload.get("away_s"))
+        elif packet_type == "uploaded":
+            if (take := getattr(self._app, "take_upload", None)) is not None:
+                self._loop.call_soon_threadsafe(self._app.call_later, take, str(payload["path"]))
         elif packet_type == "theme":
             if (switch := getattr(self._app, "action_light", None)) is not None:
-                self._loop.call_soon_threadsafe(switch)
+                self._loop.call_soon_threadsafe(self._app.call_later, switch)
         else:
             super().on_meta(packet_type, payload)
+
+    def pick_files(self) -> None:
+        """Let the page ask for files to upload."""
+        self.write_meta({"type": "pick_files"})
 
     def tell_faults(self, count: int) -> None:
         """Let the page's title and icon say how many faults there are."""
@@ -60,7 +78,7 @@ class BrowserDriver(WebDriver):
         self._enable_bracketed_paste()
         self._app.refresh(layout=True)
         if isinstance(away_s, int) and (back := getattr(self._app, "came_back", None)) is not None:
-            back(away_s)
+            self._app.call_later(back, away_s)
 
     def _copy(self, encoded: str) -> None:
         try:
@@ -73,6 +91,8 @@ class BrowserDriver(WebDriver):
 
 class SharedDriver(BrowserDriver):
     """The driver behind textual-web, which has no message for a copy and would print its text instead."""
+
+    passes_files = False
 
     def _copy(self, encoded: str) -> None:
         del encoded

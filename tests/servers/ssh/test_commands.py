@@ -204,3 +204,11 @@ def test_a_channel_to_a_port_is_refused(ssh: Ssh, box: str) -> None:
     done = ssh.run("-W", "127.0.0.1:9", "box.sandbox")
     assert done.returncode == 255
     assert b"open failed" in done.stderr
+    assert b"sandbox-console forward box 9 reaches a port of the sandbox" in done.stderr
+
+
+def test_a_command_that_is_too_long_is_told(ssh: Ssh, box: str) -> None:
+    done = ssh.run("box.sandbox", "true", "#" + "x" * 100_000, "y" * 100_000)
+    assert done.returncode == 126
+    assert b"Argument list too long" in done.stderr
+    assert ssh.run("box.sandbox", "exit 126").stderr == b""

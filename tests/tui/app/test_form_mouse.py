@@ -76,6 +76,8 @@ async def click_field(app, pilot, name):
     await pilot.click(widget, offset=(1, 0))
     await until(pilot, lambda: app.focused is widget)
     if isinstance(was, bool):  # it was ticked by that
+        await still(app, pilot)
+        await scroll_to(app, pilot, widget)
         await pilot.click(widget, offset=(1, 0))
         await until(pilot, lambda: widget.value is was)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -40,6 +41,8 @@ class Reader:
         self._out: list[LogItem] = []
         self._closed = False
         self.past = False  # the time given by ``until`` has passed
+        # What is written meanwhile is for who follows: a flood may be as fast as its reader.
+        self._end = None if query.follow else self._current_end()
         if query.tail is not None:
             self._seek_tail(query.tail)
 
@@ -79,10 +82,24 @@ class Reader:
         while True:
             if self._file is None and not self._next():
                 return None
+            if self._at_end():
+                return None
             if (frame := self._whole()) is not None:
                 return frame
             if not self._next():
                 return None
+
+    def _current_end(self) -> tuple[int, int]:
+        """The newest segment and its size in bytes."""
+        number = max(self._numbers(), default=0)
+        try:
+            return number, os.stat(segments.path_of(self._folder, number)).st_size  # noqa: PTH116
+        except FileNotFoundError:
+            return number, 0
+
+    def _at_end(self) -> bool:
+        """Whether everything was read that was there at the beginning."""
+        return bool(self._end and self._file and (self._number, self._file.tell()) >= self._end)
 
     def _whole(self) -> tuple[int, int, bytes] | None:
         """The next frame of the open file; None, at the same place, at its end or if the frame is incomplete."""
@@ -218,7 +235,10 @@ class Reader:
         try:
             with open(segments.path_of(self._folder, number), "rb") as file:  # noqa: PTH123
                 file.read(segments.HEAD.size)
-                while len(head := file.read(segments.FRAME.size)) == segments.FRAME.size:
+                end = self._end or (number + 1, 0)
+                while (number, file.tell()) < end and len(
+                    head := file.read(segments.FRAME.size)
+                ) == segments.FRAME.size:
                     _at, kind, length = segments.FRAME.unpack(head)
                     data = file.read(length)
                     if kind != segments.GAP:

@@ -22,7 +22,7 @@ CHUNK = 64 * 1024
 LOST = (OSError, asyncssh.Error)
 """What reading and writing raises once the client is gone."""
 
-_NOT_FOUND, _UNKNOWN_CODE = 127, 125
+_NOT_RUN, _NOT_FOUND, _UNKNOWN_CODE = 126, 127, 125
 _NEEDED = {"rsync": "rsync", "scp": "scp -O", "git-upload-pack": "git", "git-receive-pack": "git", "git": "git"}
 """Programs that a client runs at the far end, and what was used to start them."""
 
@@ -46,6 +46,8 @@ async def run(guest: Guest, process: Process) -> int:
         note(process, f"note: {name} cannot be read here: it is not passed on, and not masked in output")
     if result.exit_code == _NOT_FOUND:
         _tell_missing(guest, process)
+    if result.exit_code == _NOT_RUN and result.exit is not None and result.exit.reason:
+        note(process, f"sandbox-console: {guest.sandbox.name}: {result.exit.reason}")
     return _UNKNOWN_CODE if result.exit_code is None else result.exit_code
 
 

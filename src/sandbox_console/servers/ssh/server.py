@@ -94,6 +94,11 @@ class _Server(asyncssh.SSHServer):
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - any user of the guest
         return key.public_data == self._user_key.public_data
 
+    def connection_requested(self, dest_host: str, dest_port: int, *_: object) -> bool:  # noqa: ARG002 - any host
+        """Refuse ``-L``, ``-W`` and ``-D``: what they carry would be in no row of the audit log."""
+        instead = f"sandbox-console forward {self._guest.sandbox.name} {dest_port} reaches a port of the sandbox"
+        raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, clean(instead, cap=300))
+
     def session_requested(self) -> asyncssh.SSHServerProcess[bytes]:
         return _Session(self._sessions)
 

@@ -31,6 +31,10 @@ _MOST_BYTES = 64 << 20
 """Of a host's file: a name takes about 100 bytes."""
 
 
+LOCK_S = 1.0
+"""How long to wait for another console that is changing what is known. After that, the change is not stored."""
+
+
 class Named(Struct, frozen=True, array_like=True, order=True):
     """A name and its id (empty if it was only requested), and when that was seen, in seconds since the epoch.
 
@@ -153,14 +157,25 @@ class KnownNames:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold a lock, as other consoles of this user change these files too."""
+        """Hold a lock, as other consoles of this user change these files too.
+
+        Raises OSError if one keeps it for LOCK_S, as a console that was stopped (SIGSTOP) does.
+        """
         if self._folder is None:
             yield
             return
         self._folder.mkdir(mode=0o700, exist_ok=True)
         fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            until = time.monotonic() + LOCK_S
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(0.002)
             yield
         finally:
             os.close(fd)

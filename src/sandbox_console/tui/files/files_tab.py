@@ -21,6 +21,7 @@ from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console
+from sandbox_console.tui.base.browser_files import downloads, private_folder, refused_by_relay, send_path
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.dialogs.long_text_screen import text_screen
@@ -193,6 +194,10 @@ class FilesPane(Vertical):
         if command == "download" and entry is None:
             self.notify("Nothing is selected.", severity="warning")
             return
+        if command != "go" and downloads(self.app):
+            if not refused_by_relay(self.app):
+                self._ask_browser(command, entry)
+            return
         line = self.query_one(Input)
         titles = {"download": "Download to (here)", "upload": "Upload from (here)", "go": "Go to (in the sandbox)"}
         self._asked_for = command
@@ -201,6 +206,14 @@ class FilesPane(Vertical):
         line.value = str(Path.cwd() / local_name(entry.name)) if command == "download" and entry else ""
         line.value = self.path if command == "go" else line.value
         self.screen.set_focus(line.add_class("-asking"))
+
+    def _ask_browser(self, command: str, entry: FileInfo | None) -> None:
+        """Download to the browser, or let its page ask for files."""
+        if command == "upload":
+            self.app._driver.pick_files()  # type: ignore[union-attr]  # noqa: SLF001 - has no public name
+        elif entry is not None and self._sandbox is not None:
+            move = self._send(self._sandbox, posixpath.join(self.path, entry.name))
+            self._transfer = self.run_worker(move, group="transfer")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -246,6 +259,21 @@ class FilesPane(Vertical):
             self._note(f"✕ {failure_text(error)}")
         else:
             self._note(f"{path} is at {target}{_left_out(left)}")
+
+    async def _send(self, sandbox: Sandbox, path: str) -> None:
+        """Download to the browser."""
+        consent = await self._ask_consent(Download(sandbox.ref, path), sandbox)
+        if consent is None:
+            return
+        with private_folder() as folder:
+            target = folder / local_name(posixpath.basename(path))
+            try:
+                left = await download(self._service, sandbox.ref, path, target, consent, self._progress("read"))
+                name = await send_path(self.app, target)
+            except (ConsoleError, OSError) as error:
+                self._note(f"✕ {failure_text(error)}")
+            else:
+                self._note(f"{name} is downloaded{_left_out(left)}")
 
     async def _upload(self, sandbox: Sandbox, source: Path, folder: str) -> None:
         consent = await self._ask_consent(Upload(sandbox.ref, folder), sandbox)

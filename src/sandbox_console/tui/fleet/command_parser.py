@@ -59,6 +59,7 @@ COMMANDS: Mapping[str, _Known] = {
     "pulse": _Known("", "the fleet on one page"),
     "why": _Known("", "why the selected sandbox ended"),
     "timeline": _Known("", "what happened to the marked ones or the selected one"),
+    "kept": _Known("", "shells that outlive the console: attach, watch, end"),
     "recordings": _Known("", "recorded shells and commands of all sandboxes"),
     "alerts": _Known("", "what the rules of alerts found"),
     "loudest": _Known("", "those that write the most to their logs first"),

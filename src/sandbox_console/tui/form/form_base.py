@@ -22,6 +22,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import SpecField
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import LEFT_OUT
+from sandbox_console.tui.base.browser_files import downloads, refused_by_relay, send_parts
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.base.type_ahead import after_keys
@@ -260,6 +261,12 @@ class FormBase(FormTools):
             self.notify("Several sandboxes have no common spec. Ctrl+Y copies the command.", severity="warning")
             return
         safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in spec.name)[:40] or "sandbox"
+        if refused_by_relay(self.app):
+            return
+        if downloads(self.app):
+            await send_parts(self.app, f"{safe}.toml", lambda: [toml_of(spec).encode()])
+            self.notify("Downloaded the spec")
+            return
         question = AskScreen("Save the spec to", "a file that does not exist yet", str(Path.cwd() / f"{safe}.toml"))
         if not (typed := await self.app.push_screen_wait(question)):
             return

@@ -17,7 +17,7 @@ from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.service import TuiOptions
 from sandbox_console.tui.keys.key_names import long_key
 from sandbox_console.tui.keys.main_keys import TABLE_KEYS, list_keys
-from sandbox_console.tui.keys.page_keys import NO_KEY, OLD_IDS, named, scope_of
+from sandbox_console.tui.keys.page_keys import NO_KEY, named, scope_of
 from sandbox_console.tui.keys.page_keys import taken as taken_in
 
 KEYMAPS: Mapping[str, Mapping[str, str]] = {
@@ -25,6 +25,38 @@ KEYMAPS: Mapping[str, Mapping[str, str]] = {
     "lazydocker": {"stop": "s", "remove": "d,delete", "menu": "x", "logs": "m,l", "shell": "E"},
 }
 """How each preset differs from the defaults. A key that it uses is removed from the action that has it by default."""
+OLD_IDS: Mapping[str, str] = {
+    "logs-oldest-line": "logs-first-line",
+    "logs-follow-on-off": "logs-toggle-follow",
+    "logs-select-line-above": "logs-select-up",
+    "logs-select-line-below": "logs-select-down",
+    "logs-json-in-full": "logs-expand-json",
+    "logs-json-in-short-on-off": "logs-compact-json",
+    "logs-put-a-mark": "logs-mark",
+    "logs-mark-before": "logs-previous-mark",
+    "logs-copy-the-line": "logs-copy-line",
+    "logs-copy-the-page": "logs-copy-page",
+    "logs-logs-of-removed-ones": "logs-removed",
+    "inspect-raw-or-tree": "inspect-raw",
+    "inspect-ask-anew": "inspect-refresh",
+    "files-folder-above": "files-parent",
+    "files-go-to-a-path": "files-go-to",
+    "files-look-anew": "files-refresh",
+    "hosts-denials-only-all": "hosts-denials-only",
+    "draft-changes-only-all": "draft-changes-only",
+    "columns-show-hide": "columns-toggle",
+    "columns-its-own-width": "columns-reset-width",
+    "columns-the-usual-ones": "columns-defaults",
+    "form-create-apply": "form-submit",
+    "form-field-before": "form-previous-field",
+    "results-no-more": "results-stop",
+    "audit-go-to-the-sandbox": "audit-go-to-sandbox",
+    "images-cancel-a-pull": "images-cancel-pull",
+    "images-copy-its-name": "images-copy-name",
+    "snapshots-take-of-the-selected-sandbox": "snapshots-take",
+}
+"""Ids that configs of version 0.1 may have, with their current ids."""
+
 _FIXED = {"ctrl+p": "the palette", "ctrl+q": "quit", "ctrl+c": "copy", "ctrl+right_square_bracket": "leave the shell",
           "tab": "the next widget", "shift+tab": "the previous widget"}  # fmt: skip
 _MODIFIERS = {"ctrl", "shift", "alt"}

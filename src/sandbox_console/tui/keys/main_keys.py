@@ -48,6 +48,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("shell", "s", "shell", "Shell", show=True),
     _key("shell-choose", "percent_sign", "shell_choose", "Shell of your choice"),
     _key("shells", "dollar_sign", "shells", "All shells, splits"),
+    _key("kept-shells", "tilde", "app.kept_shells", "Kept shells"),
     _key("recordings", "quotation_mark", "recordings", "Recordings"),
     _key("copy-mode", "left_curly_bracket", "copy_mode", "Copy mode, search"),
     _key("spec", "y,d", "tab('spec')", "Spec"),

@@ -152,6 +152,14 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         Binding("q,quotation_mark", "dismiss", "Back", show=False),
         _key("recordings-help", "question_mark", "app.help", "Help"),
     ],
+    "kept": [
+        _key("kept-attach", "enter", "attach", "Attach"),
+        _key("kept-watch", "w", "watch", "Watch only"),
+        _key("kept-end", "x,ctrl+d,delete", "end", "End"),
+        _key("kept-copy-command", "Y", "copy_command", "Copy as command", show=False),
+        _key("kept-back", "escape,q,tilde", "dismiss", "Back"),
+        _key("kept-help", "question_mark", "app.help", "Help"),
+    ],
     "player": [
         _key("player-play", "space,enter", "play", "Play, pause"),
         _key("player-back-5", "left,h", "seek(-5)", "5 s back"),
@@ -291,39 +299,19 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
 }
 """The keys of each scope. ``hosts`` is for the egress tab and the inbox, ``results`` for a bulk action's page."""
 
-OLD_IDS: Mapping[str, str] = {
-    "logs-oldest-line": "logs-first-line",
-    "logs-follow-on-off": "logs-toggle-follow",
-    "logs-select-line-above": "logs-select-up",
-    "logs-select-line-below": "logs-select-down",
-    "logs-json-in-full": "logs-expand-json",
-    "logs-json-in-short-on-off": "logs-compact-json",
-    "logs-put-a-mark": "logs-mark",
-    "logs-mark-before": "logs-previous-mark",
-    "logs-copy-the-line": "logs-copy-line",
-    "logs-copy-the-page": "logs-copy-page",
-    "logs-logs-of-removed-ones": "logs-removed",
-    "inspect-raw-or-tree": "inspect-raw",
-    "inspect-ask-anew": "inspect-refresh",
-    "files-folder-above": "files-parent",
-    "files-go-to-a-path": "files-go-to",
-    "files-look-anew": "files-refresh",
-    "hosts-denials-only-all": "hosts-denials-only",
-    "draft-changes-only-all": "draft-changes-only",
-    "columns-show-hide": "columns-toggle",
-    "columns-its-own-width": "columns-reset-width",
-    "columns-the-usual-ones": "columns-defaults",
-    "form-create-apply": "form-submit",
-    "form-field-before": "form-previous-field",
-    "results-no-more": "results-stop",
-    "audit-go-to-the-sandbox": "audit-go-to-sandbox",
-    "images-cancel-a-pull": "images-cancel-pull",
-    "images-copy-its-name": "images-copy-name",
-    "snapshots-take-of-the-selected-sandbox": "snapshots-take",
+_TABLES = {
+    "files",
+    "hosts",
+    "draft",
+    "results",
+    "audit",
+    "images",
+    "snapshots",
+    "timeline",
+    "alerts",
+    "recordings",
+    "kept",
 }
-"""Ids that configs of version 0.1 may have, with their current ids."""
-
-_TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots", "timeline", "alerts", "recordings"}
 
 
 def scope_of(action: str) -> str:

@@ -23,6 +23,7 @@ from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Config, Console
+from sandbox_console.tui.base.browser_files import downloads, refused_by_relay, send_parts
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
@@ -313,6 +314,13 @@ class LogsPane(Vertical):
         return Path.cwd() / f"{safe}-{ref}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
 
     async def _save(self, name: str) -> None:
+        if refused_by_relay(self.app):
+            return
+        if downloads(self.app):
+            lines, rest = self.view.shown, self._not_held(name)
+            written = await send_parts(self.app, self._suggested(name).name, self.view.lines.raw())
+            self.notify(f"{many(lines, 'line')}, {size(written)}, downloaded{rest}")
+            return
         question = AskScreen("Save the log to (here)", "a file that is not there yet", str(self._suggested(name)))
         if not (typed := await self.app.push_screen_wait(question)):
             return

@@ -19,7 +19,7 @@ _ACTIONS = {
     "audit": "app.audit", "egress": "app.egress", "images": "app.images", "snapshots": "app.snapshots",
     "pulse": "app.pulse", "backends": "app.backends",
     "alerts": "app.alerts", "recordings": "app.recordings", "why": "why", "timeline": "timeline", "loudest": "loudest",
-    "messages": "app.messages", "quit": "app.quit", "new": "create", "wide": "wide",
+    "kept": "app.kept_shells", "messages": "app.messages", "quit": "app.quit", "new": "create", "wide": "wide",
     "faults": "faults", "managed": "managed",
 }  # fmt: skip
 

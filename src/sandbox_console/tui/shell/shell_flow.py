@@ -11,7 +11,7 @@ from textual.app import App
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Attach, OpenShell
+from sandbox_console.model.action import Attach, EndShell, OpenShell
 from sandbox_console.model.guest import GuestProcess
 from sandbox_console.model.kept_shell import KeptShell
 from sandbox_console.model.sandbox import Sandbox
@@ -178,6 +178,41 @@ class ShellFlow:
             self._app.notify(error_words(error, apart=True), title=f"attach {shown_name(sandbox)}", severity="error")
             return
         self._app.push_screen(AttachScreen(sandbox, session))
+
+    async def attach_kept(self, shell: KeptShell, *, watch: bool) -> None:
+        """Show a kept shell on the screen."""
+        from sandbox_console.tui.shell.attach_screen import KeptShellScreen  # with its emulator
+
+        watches = watch or self._console.read_only
+        cols, rows = self._app.size
+        request = OpenShell(
+            shell.ref, cols=max(cols, 20), rows=max(rows - 2, 5), attach=shell.id, name=shell.name, read_only=watches
+        )
+        try:
+            consent = await self._flows.consent(request, await self._console.inspect(shell.ref))
+            if consent is None:
+                return
+            session = await self._console.shell(request, consent=consent)
+        except ConsoleError as error:
+            self._app.notify(error_words(error, apart=True), title=f"attach {clean(shell.name)}", severity="error")
+            return
+        self._app.push_screen(KeptShellScreen(shell, session, watches=watches))
+
+    async def end_kept(self, shell: KeptShell) -> None:
+        """End a kept shell for everybody, after a question."""
+        name, others = clean(shell.name, cap=60), [clean(viewer.actor, cap=60) for viewer in shell.viewers]
+        seen = f" Attached: {', '.join(others)}." if others else ""
+        body = Content(f"It ends for everybody, with everything that it started in {clean(shell.sandbox)}.{seen}")
+        command = f"sandbox-console shells end {name}"
+        if not await self._app.push_screen_wait(ConfirmScreen(f"End the shell {name}?", body, "End", command=command)):
+            return
+        action = EndShell(shell.ref, shell.id)
+        try:
+            consent = await self._flows.consent(action, await self._console.inspect(shell.ref), confirmed=True)
+            if consent is not None:
+                await self._console.end_shell(action, consent=consent)
+        except ConsoleError as error:
+            self._app.notify(error_words(error, apart=True), title=f"end {name}", severity="error")
 
 
 def _open_several(sandboxes: Sequence[Sandbox]) -> ConfirmScreen:

@@ -7,6 +7,7 @@ import { chosenSize, followTheme, setAbout, setFaults, setState, startBar } from
 import { copySelection, shownKeys, withoutControls } from "./clipboard.js";
 import { Line } from "./line.js";
 import { startTouchKeys } from "./touch.js";
+import { download, pickFiles, startTransfers } from "./transfer.js";
 
 const FONT = '"Roboto Mono", ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
 const LEAST_FONT_SIZE = 8;
@@ -56,6 +57,7 @@ function onMessage(kind, value) {
   else if (kind === "copy") navigator.clipboard?.writeText(value).catch(() => {});
   else if (kind === "open_url") openAddress(value.url);
   else if (kind === "deliver_file_start") download(value);
+  else if (kind === "pick_files") pickFiles();
 }
 
 function onReady() {
@@ -83,13 +85,6 @@ function tellUnsent(text, sure) {
 function openAddress(address) {
   const url = new URL(address, location.href);
   if (url.protocol === "https:" || url.protocol === "http:") window.open(url.href, "_blank", "noopener,noreferrer");
-}
-
-function download(key) {
-  const link = document.createElement("a");
-  link.href = `download/${encodeURIComponent(key)}`;
-  link.download = "";
-  link.click();
 }
 
 const line = new Line({
@@ -151,6 +146,7 @@ window.addEventListener("blur", () => line.send("blur"));
 if (location.hash) history.replaceState(null, "", "./"); // a link's token, not needed where one is logged in
 document.body.classList.toggle("touch", byTouch);
 startBar({ redraw: fill, paste, switchTheme: () => line.send("theme"), focus: () => terminal.focus() });
+startTransfers(() => terminal.focus());
 await document.fonts.load(`${terminal.options.fontSize}px "Roboto Mono"`);
 terminal.loadAddon(fit);
 terminal.loadAddon(new Unicode11Addon());
