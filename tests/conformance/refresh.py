@@ -21,8 +21,8 @@ from sandbox_console.testing.conformance.table import Results
 
 ROOT = Path(__file__).parents[2]
 EVERYWHERE = ("bubblewrap", "docker", "podman")
-REMOTE = ("a2a", "microsandbox_legacy")
-"""Against this console's own servers, over bubblewrap."""
+REMOTE = {"a2a": "bubblewrap", "microsandbox_legacy": "bubblewrap", "opensandbox": "docker,opensandbox"}
+"""What each is asked over: the first two against this console's own servers."""
 COMMANDS = {
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in EVERYWHERE},
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in REMOTE},
@@ -38,7 +38,7 @@ def refresh(name: str, only: str = "") -> bool:
         file = Path(folder) / "results.json"
         environment = {
             **os.environ,
-            "REQUIRE": "bubblewrap" if name in REMOTE else name,
+            "REQUIRE": REMOTE.get(name, name),
             "CONFORMANCE_RESULTS": str(file),
         }
         words = [*COMMANDS[name], *(["-k", only] if only else [])]

@@ -146,6 +146,13 @@ async def test_a_pipe_in_place_of_a_file_holds_nothing_up(place, monkeypatch, wh
     assert "it is not a file" in health.reason
 
 
+@pytest.mark.timeout(20)
+def test_a_pipe_in_place_of_the_clis_config_does_not_hold_the_console_up(place, monkeypatch):
+    monkeypatch.setenv("DOCKER_CONFIG", str(place / "ws/.docker"))
+    os.mkfifo(place / "ws/.docker/config.json")
+    assert [one.host for one in DockerProvider.backends(BackendSettings(place / "state", {}))] == ["default"]
+
+
 async def test_one_that_no_guest_can_write_is_asked(place, fake, monkeypatch):
     by_host(place, monkeypatch)
     ground = GuestFolders.of([str(place / "own")])

@@ -14,6 +14,7 @@ from sandbox_console.backends.docker import provider as docker
 from sandbox_console.backends.kubernetes import provider as kubernetes
 from sandbox_console.backends.microsandbox import provider as microsandbox
 from sandbox_console.backends.microsandbox_legacy import options as microsandbox_legacy
+from sandbox_console.backends.opensandbox import options as opensandbox
 from sandbox_console.backends.podman import provider as podman
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
@@ -84,6 +85,7 @@ def test_every_option_of_a_backend_is_listed() -> None:
         "podman": podman._OPTIONS,
         "microsandbox": microsandbox._OPTIONS,
         "microsandbox_legacy": microsandbox_legacy._OPTIONS,
+        "opensandbox": opensandbox._OPTIONS,
     }
     for name, known in options.items():
         rows = [row for row in TEXT.splitlines() if row.startswith(f"| `backends.{name}.")]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from tests.alerts.conftest import message
 from tests.cli.conftest import CONFIG, Cli
 from tests.support.as_user import UID
 
@@ -30,6 +31,9 @@ from sandbox_console.model.action import Create
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service import open_console
+from sandbox_console.service.alert_options import AlertChannel
+from sandbox_console.service.alerts.channels.channel import NotDelivered
+from sandbox_console.service.alerts.outbox import send
 from sandbox_console.service.config import AuditOptions, Config, ShipOptions
 from sandbox_console.service.reads.folder_guard import workspace_problem
 from sandbox_console.testing.fake_backend import FakeBackend
@@ -118,6 +122,24 @@ async def test_what_the_audit_log_is_shipped_with(place, option):
             await console.audit_log.ship()
         own = await console.audit_log._shipping_secret(option, f"file:{place}/private/token")
         assert own.startswith("a-token-of-the-operator")
+
+
+async def test_a_program_that_gets_alerts(place, monkeypatch):
+    """It ran as the operator whoever had written it, and in the folder one was in, whose .git/config git obeys."""
+    (place / "ws/tell").write_text(f"#!/bin/sh\npwd -P >> {place}/private/ran\n")
+    (place / "ws/tell").chmod(0o755)
+    (place / "tell").symlink_to(place / "ws/tell")
+    told = message()
+    async with open_console(backends=[FakeBackend([])]) as console:
+        spec = SandboxSpec("box", "host", workspace=str(place / "ws"))
+        await console.perform(Create(spec, "fake", "local")).result()
+        monkeypatch.chdir(place / "ws")
+        for program in (f"{place}/ws/tell", f"{place}/tell", "./tell"):
+            with pytest.raises(NotDelivered, match="where a sandbox can write"):
+                await send(console, AlertChannel(kind="command", command=(program,)), told)
+        own = ("sh", "-c", f"pwd -P >> {place}/private/ran")
+        await send(console, AlertChannel(kind="command", command=own), told)
+    assert (place / "private/ran").read_text() == "/\n"
 
 
 async def test_a_program_is_not_run_in_a_workspace(place, ground, monkeypatch):

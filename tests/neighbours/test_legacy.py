@@ -14,6 +14,7 @@ from aiohttp import web
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.microsandbox_legacy import LegacyProvider
 from sandbox_console.errors import BackendError, BackendUnreachable, ConfigError, Conflict, NotFound, Unsupported
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Exec
 from sandbox_console.model.event import Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.log import Stream
@@ -334,3 +335,19 @@ def test_an_env_file_that_others_can_write_is_refused(tmp_path):
         LegacyProvider.backends(BackendSettings(tmp_path, {"env_file": str(file)}))
     with pytest.raises(ConfigError, match="absolute"):
         LegacyProvider.backends(BackendSettings(tmp_path, {"env_file": ".env"}))
+
+
+@pytest.mark.parametrize("name", ["ws/old.env", "ws/link", "own/link"])
+def test_an_env_file_that_a_guest_can_write_is_refused(tmp_path, name):
+    """An ordinary user's guest has the user's uid, so the owner of the file proves nothing."""
+    for folder in ("ws", "own"):
+        (tmp_path / folder).mkdir()
+    for place, to in (("ws", "own"), ("own", "ws")):
+        (tmp_path / place / "old.env").write_text("MSB_API_KEY=x\n")
+        (tmp_path / place / "old.env").chmod(0o600)
+        (tmp_path / place / "link").symlink_to(tmp_path / to / "old.env")
+    settings = BackendSettings(
+        tmp_path, {"env_file": str(tmp_path / name)}, guests=lambda: GuestFolders.of([str(tmp_path / "ws")])
+    )
+    with pytest.raises(ConfigError, match="which a sandbox can write"):
+        LegacyProvider.backends(settings)

@@ -12,12 +12,13 @@ from sandbox_console.backends.a2a import A2aProvider
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.common import remote
 from sandbox_console.backends.microsandbox_legacy import LegacyProvider
+from sandbox_console.backends.opensandbox import OpenSandboxProvider
 from sandbox_console.errors import BackendError, BackendUnreachable, ConfigError
 from sandbox_console.model.event import HealthChanged
 from sandbox_console.testing.conformance.rig import resident_mib
 
 KEY = "canary-key-of-a-neighbour"
-PROVIDERS = [A2aProvider, LegacyProvider]
+PROVIDERS = [A2aProvider, LegacyProvider, OpenSandboxProvider]
 
 
 async def read(_: str) -> str:

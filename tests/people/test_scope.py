@@ -124,6 +124,18 @@ async def test_records_are_those_of_what_may_be_seen_and_ones_own(console: Conso
     assert len(await console.history(AuditQuery(limit=50))) == 5
 
 
+async def test_ones_own_rows_are_those_of_the_person_in_every_session_and_no_one_elses(console: Console) -> None:
+    mine = ("browser:ada.l.12ab34cd@::1", "browser:ada.l.ffffffff@10.0.0.1", "api:ada.l", "mcp:ada.l")
+    others = ("browser:ada.12ab34cd@::1", "user:ada.l", "browser:12ab34cd@::1", "ssh:ada.l", "browser:oidc:ada.l.1@::1")
+    for actor in (*mine, *others):
+        with acting_as(actor):
+            await console.perform(Exec(THEIRS, ("true",))).result()
+    with acting_as(mine[0]), limited_to(of_search):
+        assert {entry.attempt.actor for entry in await console.history(AuditQuery(limit=50))} == set(mine)
+    with acting_as("browser:12ab34cd@10.0.0.1"), limited_to(of_search):
+        assert await console.history(AuditQuery(limit=50)) == [], "a nameless session is nobody's other one"
+
+
 async def test_recordings_and_shells_of_others_are_not_there(console: Console, tmp_path: Path) -> None:
     for ref in (OURS, THEIRS):
         session = await console.shell(OpenShell(ref, record=True, shell="/bin/sh"), consent=Consent(yes=True))

@@ -71,6 +71,38 @@ async def test_two_callers_each_under_their_own_name(server, home, token):
     assert asked["audit_id"]
 
 
+async def test_users_have_their_role_and_see_what_has_their_label(server, home, token):
+    home.run("create", "of-web", "--image", "host", "--label", "team=mcp", "--label", "area=web", "--", "sleep", "1000")
+    home.run(
+        "create", "of-search", "--image", "host", "--label", "team=mcp", "--label", "area=search", "--", "sleep", "1000"
+    )
+    texts = {}
+    for name, *rights in (("ada", "--role", "operator", "-l", "area=search"), ("eve", "--role", "viewer")):
+        home.run("users", "add", name, "--no-password", *rights)
+        texts[name] = home.run("users", "token", name, "--scope", "mcp").stdout.strip()
+    async with client(server.url, texts["ada"]) as ada, client(server.url, texts["eve"]) as eve:
+        assert [one["name"] for one in (await call(ada, "list"))["sandboxes"]] == ["of-search"]
+        assert {"of-search", "of-web"} <= {one["name"] for one in (await call(eve, "list"))["sandboxes"]}
+        for tool, more in (("inspect", {}), ("logs", {}), ("exec", {"command": ["true"]}), ("why", {})):
+            told = await refused(ada, tool, name="of-web", **more)
+            assert "no sandbox that you may see" in told, told
+        assert (await call(ada, "exec", name="of-search", command=["echo", "x"]))["stdout"] == "x\n"
+        for tool, more in (
+            ("exec", {"name": "of-search", "command": ["true"]}), ("create", {"template": "job", "name": "eves"}),
+            ("write_file", {"name": "of-search", "path": "/tmp/x", "content": "x"}),
+        ):  # fmt: skip
+            assert "you are a viewer" in await refused(eve, tool, **more)
+        await call(ada, "create", template="job", name="adas")
+        assert json.loads(home.run("show", "adas", "--json").stdout)["labels"]["area"] == "search"
+        home.run("users", "set", "ada", "--role", "viewer")
+        assert "you are a viewer" in await refused(ada, "exec", name="of-search", command=["true"])
+    rows = [json.loads(line) for line in home.run("audit", "ls", "--json", "--limit", "50").stdout.splitlines()]
+    told = {(row["action"], row["actor"], row["outcome"]) for row in rows}
+    assert {("exec", "mcp:eve", "denied"), ("create", "mcp:eve", "denied"), ("exec", "mcp:ada", "denied")} <= told
+    assert {("exec", "mcp:ada", "ok"), ("create", "mcp:ada", "ok")} <= told
+    home.run("rm", "--force", "of-web", "of-search", "adas")
+
+
 async def test_who_is_let_in(server, home, token):
     good = {**HEADERS, "Authorization": f"Bearer {token}"}
     page = home.token("page", "page", "api")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support import asciinema, inspector, old_microsandbox
+from tests.support import asciinema, inspector, old_microsandbox, opensandbox
 from tests.support.microvm import parts
 
 from sandbox_console.backends.microsandbox import kvm
@@ -115,6 +115,11 @@ def _old_microsandbox() -> str:
     return old_microsandbox.install()
 
 
+def _opensandbox() -> str:
+    """Installs its server, so ask in a fixture, not while tests are collected."""
+    return _docker() or opensandbox.install()
+
+
 def _strace() -> str:
     return "" if shutil.which("strace") else "no strace on PATH"
 
@@ -170,6 +175,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "mcp-inspector": _mcp_inspector,
     "microsandbox": _microsandbox,
     "old-microsandbox": _old_microsandbox,
+    "opensandbox": _opensandbox,
     "textual-web": _textual_web,
 }
 

@@ -73,11 +73,11 @@ async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 -
     """The output of a program, without its last newline. Raises SecretError, which does not contain the value."""
     words = words_of(text)
     who = name_of(text)
-    if await asyncio.to_thread(_guests, words[0], AROUND.get()):
+    if await asyncio.to_thread(guests_own, words[0], AROUND.get()):
         raise SecretError(
             f"{who} is in a place where a sandbox can write", hint="name a program in a place of your own"
         )
-    elsewhere = "/" if await asyncio.to_thread(_guests, "./.", AROUND.get()) else None
+    elsewhere = "/" if await asyncio.to_thread(guests_own, "./.", AROUND.get()) else None
     printed = await run(words, who, timeout_s, folder=elsewhere)
     if printed.code:
         raise SecretError(f"{who} ended with exit code {printed.code}{complaint(printed)}")
@@ -86,7 +86,7 @@ async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 -
     return text_of(printed.out, who)
 
 
-def _guests(program: str, guest_folders: GuestFolders) -> bool:
+def guests_own(program: str, guest_folders: GuestFolders) -> bool:
     """Whether a guest could change what a path leads to. A bare name is looked up in PATH, without guests' folders."""
     if "/" not in program:
         return False

@@ -26,29 +26,27 @@ class Polling:
     def __init__(self, look: Look, down: Down, every_s: float = EVERY_S) -> None:
         self._look, self._down, self._every_s = look, down, every_s
         self._wakers: set[asyncio.Event] = set()
-        self._fresh: tuple[float, BackendHealth] | None = None
+        self._told: tuple[float, BackendHealth] | None = None
 
     async def rows(self) -> Sequence[Sandbox]:
         """The list. Raises a ConsoleError."""
-        return (await self._now())[1]
-
-    async def health(self) -> BackendHealth:
-        """Whether the server answers. Raises nothing but CancelledError."""
-        if self._fresh is not None and time.monotonic() - self._fresh[0] < FRESH_S:
-            return self._fresh[1]
-        try:
-            return (await self._now())[0]
-        except ConsoleError as error:
-            return self._down(error)
-
-    async def _now(self) -> tuple[BackendHealth, Sequence[Sandbox]]:
         try:
             health, rows = await self._look()
         except ConsoleError as error:
-            self._fresh = time.monotonic(), self._down(error)
+            self._told = time.monotonic(), self._down(error)
             raise
-        self._fresh = time.monotonic(), health
-        return health, rows
+        self._told = time.monotonic(), health
+        return rows
+
+    async def health(self) -> BackendHealth:
+        """Whether the server answers: what the last list told, once, else asked now. Raises only CancelledError."""
+        told, self._told = self._told, None
+        if told is not None and time.monotonic() - told[0] < FRESH_S:
+            return told[1]
+        try:
+            return (await self._look())[0]
+        except ConsoleError as error:
+            return self._down(error)
 
     def wake(self) -> None:
         """Make every watcher look now."""
@@ -66,7 +64,7 @@ class Polling:
                 waker.clear()
                 began = time.monotonic()
                 try:
-                    health, rows = await self._now()
+                    health, rows = await self._look()
                     now = {one.ref: one for one in rows}
                 except ConsoleError as error:
                     health, now, known = self._down(error), {}, None

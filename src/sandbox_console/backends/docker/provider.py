@@ -10,7 +10,9 @@ from typing import ClassVar
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.common.options import check_known, host_names
 from sandbox_console.backends.docker.contexts import config_folder
+from sandbox_console.hostfs.own_files import read_own
 
+_MOST_BYTES = 4 << 20
 _OPTIONS = ("contexts", "capabilities", "tmp_mib", "egress_image", "egress_network", "egress_pool", "egress_hosts")
 
 
@@ -49,7 +51,7 @@ def current_context() -> str:
     if name := os.environ.get("DOCKER_CONTEXT"):
         return name
     try:
-        found = json.loads((config_folder() / "config.json").read_bytes()).get("currentContext")
+        found = json.loads(read_own(config_folder() / "config.json", _MOST_BYTES, follow=True)).get("currentContext")
     except (OSError, ValueError, AttributeError):
         return "default"
     return found if isinstance(found, str) and found else "default"

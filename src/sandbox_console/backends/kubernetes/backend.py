@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.common import guest_files
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.queued_process import ProcessTerminal
@@ -19,7 +20,6 @@ from sandbox_console.backends.kubernetes import (
     connect,
     diagnosis,
     events,
-    files,
     logs,
     manifests,
     raw_object,
@@ -194,20 +194,20 @@ class KubernetesBackend(Refusing):
         return terminal
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
-        return await files.stat(await self._guest(ref), path)
+        return await guest_files.stat(await self._guest(ref), path)
 
     async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
-        return await files.list_dir(await self._guest(ref), path)
+        return await guest_files.list_dir(await self._guest(ref), path)
 
     async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncGenerator[bytes, None]:
         need(permit)
-        async with aclosing(files.download(await self._guest(ref), path)) as chunks:
+        async with aclosing(guest_files.download(await self._guest(ref), path)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
         need(permit)
-        await files.upload(await self._guest(ref), path, archive)
+        await guest_files.upload(await self._guest(ref), path, archive)
 
     async def connect(self, permit: Permit, ref: SandboxRef, port: int) -> KubernetesProcess:
         need(permit)

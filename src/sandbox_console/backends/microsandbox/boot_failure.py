@@ -97,7 +97,8 @@ def _log(name: str) -> Path:
 def _boot_error(path: Path) -> str:
     """The message in a file that exists only after a boot that failed in the guest; empty if there is none."""
     try:
-        text = path.read_text(errors="replace")[:_TAIL]
+        with path.open("rb") as file:
+            text = file.read(_TAIL).decode(errors="replace")
     except OSError:
         return ""
     with contextlib.suppress(ValueError):

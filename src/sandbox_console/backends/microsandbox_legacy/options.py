@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from sandbox_console.backends.base import BackendSettings, ReadKey
 from sandbox_console.backends.common.options import check_known
 from sandbox_console.backends.common.servers import Server, server, servers
 from sandbox_console.errors import ConfigError, SecretError
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.hostfs.owners import another_hand
+from sandbox_console.hostfs.walk import led_by
 
 _OPTIONS = ("servers", "environment", "env_file")
 _URL, _KEY = "MSB_SERVER_URL", "MSB_API_KEY"
@@ -43,7 +45,7 @@ def legacy_servers(backend: str, settings: BackendSettings) -> Mapping[str, tupl
 
 
 def _of_environment(settings: BackendSettings) -> tuple[LegacyServer, ReadKey]:
-    known = {**_env_file(settings.options.get("env_file", "")), **os.environ}
+    known = {**_env_file(settings.options.get("env_file", ""), settings.guests), **os.environ}
     table = {"url": known.get(_URL, _DEFAULT_URL), "key": _KEY if known.get(_KEY) else ""}
 
     async def key(name: str) -> str:
@@ -56,8 +58,8 @@ def _of_environment(settings: BackendSettings) -> tuple[LegacyServer, ReadKey]:
     return server("microsandbox_legacy.environment", table, LegacyServer), key
 
 
-def _env_file(path: Any) -> dict[str, str]:
-    """MSB_SERVER_URL and MSB_API_KEY of a .env file. Raises ConfigError if another user could have written it."""
+def _env_file(path: Any, guests: Callable[[], GuestFolders]) -> dict[str, str]:
+    """MSB_SERVER_URL and MSB_API_KEY of a .env file. Raises ConfigError if somebody else may have written it."""
     if not path:
         return {}
     if not isinstance(path, str):
@@ -66,6 +68,10 @@ def _env_file(path: Any) -> dict[str, str]:
     if not file.is_absolute():
         raise ConfigError("microsandbox_legacy: env_file is not an absolute path", hint='begin it with "/" or "~/"')
     try:
+        if root := led_by(file, guests()):
+            raise ConfigError(
+                f"{file} is not used: it lies in {root}, which a sandbox can write", hint="keep it elsewhere"
+            )
         if why := another_hand(file):
             raise ConfigError(f"{file} is not used: {why}", hint="it must be yours alone: chmod 600, chown")
         text = read_own(file, _MOST_BYTES).decode()

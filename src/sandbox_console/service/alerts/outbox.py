@@ -11,6 +11,7 @@ from contextlib import suppress
 from msgspec import structs
 
 from sandbox_console.errors import ConsoleError
+from sandbox_console.hostfs.guest_writable import AROUND
 from sandbox_console.model.alert import AlertMessage, Delivery
 from sandbox_console.model.audit import Outcome
 from sandbox_console.service.alert_options import AlertChannel, AlertOptions
@@ -146,6 +147,7 @@ async def send(console: Console, channel: AlertChannel, message: AlertMessage, w
         case "command":
             from sandbox_console.service.alerts.channels import command
 
+            AROUND.set(await console.ground())
             await command.send(channel, message, reveal)
         case "desktop":
             from sandbox_console.service.alerts.channels import desktop

@@ -70,8 +70,10 @@ class VisibleRecords:
 
     def _may_read(self, entry: AuditEntry, known: frozenset[str]) -> bool:
         own = acting() or self._audit_log.actor
+        actor = entry.attempt.actor
         ended = {entry.end.target} if entry.end else set()  # a create has its sandbox's ref there
-        return entry.attempt.actor == own or entry.attempt.target in known or bool(ended & known)
+        mine = actor == own or bool((person := person_of(own)) and person == person_of(actor))
+        return mine or entry.attempt.target in known or bool(ended & known)
 
     async def _refs(self) -> frozenset[str]:
         try:
@@ -79,3 +81,14 @@ class VisibleRecords:
         except ConsoleError:
             return frozenset()
         return frozenset(str(sandbox.ref) for sandbox in sandboxes)
+
+
+def person_of(actor: str) -> str:
+    """The person behind an actor of the page, the API or MCP; empty for others, whose names are of another kind.
+
+    Every session of the page has an actor of its own: ``browser:NAME.SESSION@ADDRESS``.
+    """
+    kind, _, name = actor.partition(":")
+    if kind == "browser":
+        return name.rpartition("@")[0].rpartition(".")[0]
+    return name.partition(" for ")[0] if kind in ("api", "mcp") else ""

@@ -7,9 +7,11 @@ import os
 import signal
 from contextlib import suppress
 
+from sandbox_console.hostfs.guest_writable import AROUND
 from sandbox_console.model.alert import AlertMessage
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.text import clean
+from sandbox_console.secrets.program import guests_own
 from sandbox_console.service.alert_options import AlertChannel
 from sandbox_console.service.alerts.channels import message_json
 from sandbox_console.service.alerts.channels.channel import NotDelivered, Reveal
@@ -20,13 +22,17 @@ _ERROR_BYTES, _ERROR_SHOWN = 4096, 200
 async def send(channel: AlertChannel, message: AlertMessage, _: Reveal) -> None:
     """Run the command, without a shell. It took the message if it exits with 0. Raises NotDelivered.
 
-    Nothing of a guest's is in its arguments. After ``timeout_s`` it and all that it started are killed.
+    Nothing of a guest's is in its arguments, and neither the program nor its folder is in a workspace. After
+    ``timeout_s`` it and all that it started are killed.
     """
     who = os.path.basename(channel.command[0])  # noqa: PTH119 - it is text, not a path of ours
+    if await asyncio.to_thread(guests_own, channel.command[0], AROUND.get()):
+        raise NotDelivered(f"{who} is in a place where a sandbox can write", hint="name a program of your own")
+    folder = "/" if await asyncio.to_thread(guests_own, "./.", AROUND.get()) else None
     try:
         process = await asyncio.create_subprocess_exec(
             *channel.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE, start_new_session=True,
+            stderr=asyncio.subprocess.PIPE, start_new_session=True, cwd=folder,
         )  # fmt: skip
     except OSError as error:
         raise NotDelivered(f"{who} cannot be run: {error.strerror}") from None

@@ -1,7 +1,7 @@
-"""Files of a running Pod, by the image's ``sh``, ``stat``, ``readlink`` and ``tar``.
+"""Files of a running sandbox, by the image's ``sh``, ``stat``, ``readlink`` and ``tar``.
 
-v4.channel.k8s.io cannot end stdin, which busybox's tar reads to its end. So an archive is sent in pieces with their
-sizes, and a piece of no size ends it.
+Some providers cannot end stdin (v4.channel.k8s.io, execd's pipes), which busybox's tar reads to its end. So an archive
+is sent in pieces with their sizes, and a piece of no size ends it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 import posixpath
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from typing import Protocol
 
+from sandbox_console.backends.base import Process
 from sandbox_console.backends.common import guest_tar
-from sandbox_console.backends.kubernetes.commands import Guest
-from sandbox_console.backends.kubernetes.process import KubernetesProcess
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, Unsupported
 from sandbox_console.model.guest import FileInfo, FileKind
@@ -45,6 +45,18 @@ done
 """
 )
 _KINDS = {0o100000: FileKind.FILE, 0o040000: FileKind.DIRECTORY, 0o120000: FileKind.LINK}
+
+
+class Guest(Protocol):
+    """A running sandbox in which commands can be run."""
+
+    async def run(self, argv: Sequence[str], *, stdin: bool = False) -> Process:
+        """Start a command, whose output comes as the bytes that they are."""
+        ...
+
+    async def ask(self, script: str, *words: str) -> tuple[int | None, bytes, bytes]:
+        """Run a script to its end: its code, its output and its errors. Raises BackendError if it takes too long."""
+        ...
 
 
 async def stat(guest: Guest, path: str) -> FileInfo:
@@ -111,7 +123,7 @@ class _UnpackReport:
     on stdout, and lives on until it is killed.
     """
 
-    def __init__(self, process: KubernetesProcess) -> None:
+    def __init__(self, process: Process) -> None:
         self.complaint = b""
         self._process = process
         self._out = b""

@@ -1,0 +1,64 @@
+"""The log of a sandbox: text with a time before each line, of which the server gives the last 10,000 lines."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
+
+MOST_LINES = 10_000
+_POLL_S = 1.0
+_NOTHING = "(no logs)"
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ?")
+
+Read = Callable[[int], Awaitable[str]]
+Runs = Callable[[], Awaitable[bool]]
+
+
+async def read(lines: Read, runs: Runs, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
+    """Batches of the log. Following asks again every second, until the sandbox has ended."""
+    going_on = query.follow and await runs()
+    found = _records(await lines(MOST_LINES))
+    wanted = [one for one in found if _within(one, query)]
+    yield wanted if query.tail is None else wanted[len(wanted) - query.tail :] if query.tail else ()
+    while going_on:
+        await asyncio.sleep(_POLL_S)
+        going_on = await runs()  # before the lines, so that the last of them are read
+        now = _records(await lines(MOST_LINES))
+        if more := _after(found, now):
+            yield more
+        found = now or found
+
+
+def _after(before: Sequence[LogRecord], now: Sequence[LogRecord]) -> list[LogItem]:
+    """What is new. If the last known line is not among the last ones any more, some were missed."""
+    if not before:
+        return [*now]
+    for at in range(len(now) - 1, -1, -1):
+        if now[at] == before[-1]:
+            return [*now[at + 1 :]]
+    return [LogGap(now[0].at_ns, f"more than {MOST_LINES} lines came within a second"), *now] if now else []
+
+
+def _records(text: str) -> list[LogRecord]:
+    if text in ("", _NOTHING):
+        return []
+    found: list[LogRecord] = []
+    for line in text.splitlines(keepends=True):
+        time = _TIME.match(line)
+        at_ns = _ns(time[1], time[2] or "") if time else found[-1].at_ns if found else 0
+        data = line[time.end() :] if time else line
+        found.append(LogRecord(at_ns, Stream.STDOUT, data.encode("utf-8", "surrogatepass")))
+    return found
+
+
+def _ns(seconds: str, fraction: str) -> int:
+    return int(datetime.fromisoformat(seconds).replace(tzinfo=UTC).timestamp()) * 10**9 + int(fraction.ljust(9, "0"))
+
+
+def _within(record: LogRecord, query: LogQuery) -> bool:
+    at = record.at_ns / 1e9
+    return (query.since is None or at >= query.since) and (query.until is None or at < query.until)
