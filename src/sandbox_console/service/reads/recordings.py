@@ -153,9 +153,7 @@ class Recordings:
         try:
             header, last = await asyncio.to_thread(lambda: (read_header(path), last_time(path)))
             size = path.stat().st_size
-            audit_id, began = int(header.get("audit_id") or 0), float(header.get("timestamp") or 0)
-            if not (0 <= audit_id < _MOST_ID and 0 <= began < _YEAR_9999):
-                raise ValueError("its time or its number in the audit log cannot be")
+            audit_id, began = _place(header)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, OverflowError) as error:
@@ -181,6 +179,14 @@ class Recordings:
                 code = row.body.get("exit")
                 exit_code = code if isinstance(code, int) else None
         return check, "", kind, command, exit_code
+
+
+def _place(header: Mapping[str, Any]) -> tuple[int, float]:
+    """The audit row of a recording and when it began. Raises ValueError, TypeError, OverflowError."""
+    audit_id, began = int(header.get("audit_id") or 0), float(header.get("timestamp") or 0)
+    if not (0 <= audit_id < _MOST_ID and 0 <= began < _YEAR_9999):
+        raise ValueError("its time or its number in the audit log cannot be")
+    return audit_id, began
 
 
 def _unknown(id_: str) -> NotFound:
@@ -213,8 +219,8 @@ def _make_room(folder: Path, cap_bytes: int) -> None:
     paths = sorted(folder.glob("*.cast")) if folder.is_dir() else []
     sizes = {path: path.lstat().st_size for path in paths if not path.is_symlink()}
     total = sum(sizes.values())
-    for path in sizes:
+    for path, size in sizes.items():
         if total <= cap_bytes:
             return
         path.unlink(missing_ok=True)
-        total -= sizes[path]
+        total -= size
