@@ -11,7 +11,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from tests.support.require import missing
 
 from sandbox_console.model.access import Access
+from sandbox_console.model.action import Create
 from sandbox_console.model.audit import AuditQuery
+from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.servers import pacing
 from sandbox_console.servers.microsandbox.server import served
 from sandbox_console.service import open_console
@@ -161,11 +163,17 @@ async def test_a_users_token_has_that_users_role_and_labels(fake, home):
     assert (await fake("sandbox.metrics.get", as_="otto"))[0] == 401
 
 
-@pytest.mark.parametrize("name", ["", "-x", "a/b", "x" * 64, "../x"])
+@pytest.mark.parametrize("name", ["", "-x", "a/b", "x" * 64, "../x", "web\n"])
 async def test_a_bad_name_is_invalid_input(fake, name):
     for place in ({"sandbox": name, "namespace": "default"}, {"sandbox": "web", "namespace": name or "a b"}):
         status, body = await fake("sandbox.start", **place, config=CONFIG)
         assert (status, body["code"]) == (400, 2001), body
+
+
+async def test_a_sandbox_with_half_of_the_labels_is_nobodys(fake):
+    spec = SandboxSpec("theirs", image="host", labels={"msb.token": "one"})
+    await fake.console.perform(Create(spec, "fake", "local")).result()
+    assert await fake.ok("sandbox.metrics.get") == {"sandboxes": []}
 
 
 async def test_errors_have_the_codes_of_the_old_server(fake):

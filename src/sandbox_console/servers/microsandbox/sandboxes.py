@@ -54,7 +54,7 @@ class Sandboxes:
         return [
             one
             for one in rows
-            if one.managed and one.ref.host == host and one.labels.get(TOKEN)
+            if one.managed and one.ref.host == host and one.labels.get(TOKEN) and one.labels.get(NAME)
             if not token or (token == one.labels[TOKEN] and access().sees(one.labels))
         ]
 
