@@ -34,7 +34,7 @@ def test_it_is_whole_on_no_screen(string: bytes, piece: int) -> None:
     out = b"".join(mask.feed(data[at : at + piece]) for at in range(0, len(data), piece)) + mask.flush()
     assert SECRET not in on_screen(out)
     assert SECRET.encode() not in ScreenFilter().feed(out)
-    assert SECRET.encode() not in ScreenFilter().feed(data), "what a command prints has no screen of its own"
+    assert SECRET.encode() not in ScreenFilter().feed(data), "the recording of a command, as it is played"
 
 
 @pytest.mark.parametrize(
