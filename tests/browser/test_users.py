@@ -75,10 +75,10 @@ async def test_a_name_and_its_password_open_a_session_that_is_recorded_as_the_pe
     server: Served, home: Path
 ) -> None:
     async with client(server) as it:
-        assert await ways(it) == {"password": False}
+        assert await ways(it) == {"password": False, "proxy": "", "oidc": ""}
         assert await log_in(it, "ada", PASSWORD) == 403
         users(home, "add", "ada", "--role", "viewer", password=PASSWORD + "\n")
-        assert await ways(it) == {"password": True}
+        assert await ways(it) == {"password": True, "proxy": "", "oidc": ""}
         assert await log_in(it, "ada", PASSWORD) == 200
         async with it.socket(await it.ticket()) as link:
             assert b"READ-ONLY" in await read_until(link, b"READ-ONLY")
@@ -195,3 +195,15 @@ def test_whose_rights_an_app_has_cannot_be_passed_to_it_by_the_operators_environ
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "each login decides" in done.stderr
+
+
+async def test_a_viewer_cannot_fill_the_servers_disk_with_uploads(server: Served, home: Path) -> None:
+    for name, role, status in (("eve", "viewer", 403), ("ada", "admin", 200)):
+        users(home, "add", name, "--role", role, password=PASSWORD)
+        async with client(server) as it:
+            assert await log_in(it, name, PASSWORD) == 200
+            async with it.socket(await it.ticket()) as link:
+                session = (await link.receive_json())[1]
+                await read_until(link, b"sandbox-console")
+                answer = await it.post("/upload", {}, X_Session=session, X_File_Name="big")
+                assert (answer.status, bool(list(home.rglob("big")))) == (status, status == 200)

@@ -76,7 +76,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
         held = stack.enter_context(listening(options, options.port, guest_folders))
         records = await stack.enter_async_context(visit_records(options.config, say, on=options.command is None))
         server = BrowserServer(options, logins, held.authorities, say, records, await _provider(options, held))
-        await stack.enter_async_context(session_control(folder_of(find_paths()), server.views, say))
+        await stack.enter_async_context(session_control(folder_of(find_paths()), server.views, say, server.clear))
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
         async with accepting(app, held, tls, Connections(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)
