@@ -161,6 +161,17 @@ async def test_a_users_token_has_that_users_role_and_labels(fake, home):
     assert (await fake("sandbox.metrics.get", as_="otto"))[0] == 401
 
 
+async def test_an_operators_token_names_no_folder_of_the_machine_as_an_image(home):
+    async with client_of(home, more='images = ["*"]', backends=[FakeBackend()]) as client:
+        Users(home / "tokens.json").add("otto", Access("operator"))
+        client._texts["otto"] = Tokens(home / "tokens.json").add("otto.1", ["microsandbox"], user="otto")[1]
+        place, folder = {"sandbox": "web", "namespace": "default"}, {**CONFIG, "image": "dir:/srv/root"}
+        status, body = await client("sandbox.start", as_="otto", **place, config=folder)
+        assert (status, body["code"]) == (403, 3001), body
+        assert (await client("sandbox.start", as_="otto", **place, config=CONFIG))[0] == 200
+        assert (await client("sandbox.start", **place, config=folder))[0] == 200, "nobody's token may do everything"
+
+
 @pytest.mark.parametrize("name", ["", "-x", "a/b", "x" * 64, "../x"])
 async def test_a_bad_name_is_invalid_input(fake, name):
     for place in ({"sandbox": name, "namespace": "default"}, {"sandbox": "web", "namespace": name or "a b"}):

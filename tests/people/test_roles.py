@@ -21,6 +21,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.roles import forbidden
 from sandbox_console.policy.rules import Deny
 from sandbox_console.service import Config, Consent, Console, open_console
+from sandbox_console.service.server_options import may_name
 from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.form.image_row import _folders
 
@@ -128,6 +129,15 @@ def test_folders_of_the_machine_are_for_admins() -> None:
     kept = Update(OURS, SandboxSpec("ours", image="x", workspace="/srv/a", cpus=1.0))
     assert not forbidden(kept, operator, had)
     assert forbidden(Update(OURS, SandboxSpec("ours", image="x", workspace="/srv")), operator, had)
+
+
+def test_a_caller_who_is_no_admin_names_a_folder_as_an_image_only_where_a_pattern_says_so() -> None:
+    for rights, anything in ((Access("operator", folders=True), False), (Access(folders=True), True)):
+        with limited_to(lambda rights=rights: rights):  # type: ignore[misc]
+            assert may_name("python:3", ["*"])
+            assert may_name("dir:/srv/root", ["*"]) is anything
+            assert may_name("dir:/srv/root", ["python:*", "dir:/srv/*"])
+            assert not may_name("dir:/etc", ["dir:/srv/*"])
 
 
 async def test_what_a_person_with_labels_creates_has_them_and_they_cannot_be_taken_off(console: Console) -> None:
