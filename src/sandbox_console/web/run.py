@@ -121,6 +121,8 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
     else:
         say(f"{url}/#token={logins.token}")
     say("the link works once; stop with Ctrl+C" if not logins.reusable else "stop with Ctrl+C")
+    if options.user_header and any(map(is_loopback, options.trust_proxy)):
+        say("warning: every account of this machine can connect as the proxy and name any user; --socket prevents that")
 
 
 def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:
