@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.browser.serving import TOKEN, Client, Served, client, read_until, serving
+from tests.browser.serving import TOKEN, Client, Served, client, eventually, read_until, serving
 from tests.browser.test_visit_records import CONSOLE, NO_BACKENDS, rows
 
 PASSWORD = "correct horse battery"
@@ -207,3 +207,17 @@ async def test_a_viewer_cannot_fill_the_servers_disk_with_uploads(server: Served
                 await read_until(link, b"sandbox-console")
                 answer = await it.post("/upload", {}, X_Session=session, X_File_Name="big")
                 assert (answer.status, bool(list(home.rglob("big")))) == (status, status == 200)
+
+
+async def test_a_person_changes_no_views_of_others(server: Served, home: Path) -> None:
+    state = home / "state"
+    users(home, "add", "eve", "--role", "viewer", password=PASSWORD)
+    async with client(server) as it:
+        assert await log_in(it, "eve", PASSWORD) == 200
+        async with it.socket(await it.ticket()) as link:
+            await read_until(link, b"READ-ONLY")
+            await link.send_str(json.dumps(["stdin", ":save everybodys\r"]))
+            assert await asyncio.to_thread(eventually, lambda: list(state.rglob("views.json")))
+    [saved] = state.rglob("views.json")
+    assert saved.parent.parent == state / "people"
+    assert "everybodys" in saved.read_text()
