@@ -25,6 +25,10 @@ READING: tuple[McpTool, ...] = ("list", "inspect", "logs", "why", "denied")
 """MCP tools that change nothing; the default of ``[mcp] allow``."""
 
 
+API_OWNER = "a2a.token"
+"""The label that every sandbox of the API has."""
+
+
 class ApiOptions(Struct, frozen=True, kw_only=True):
     """The ``[api]`` table: what agents may request over HTTP.
 
@@ -100,6 +104,11 @@ class McpOptions(Struct, frozen=True, kw_only=True):
 def from_template(templates: Mapping[str, Mapping[str, Any]], template: str, name: str) -> SandboxSpec:
     """A spec from a ``[templates.NAME]`` table, or from none if ``template`` is empty. Raises InvalidSpec."""
     return SandboxSpec.from_dict({**(templates[template] if template else {}), "name": name})
+
+
+def maker(labels: Mapping[str, str], label: str) -> str:
+    """Who made a sandbox, by the label of a server. It is empty for one of the API, whose caller chose the label."""
+    return "" if API_OWNER in labels else labels.get(label, "")
 
 
 def may_name(image: str, patterns: Sequence[str]) -> bool:

@@ -16,7 +16,7 @@ from sandbox_console.model.access import access, full, limited_to
 from sandbox_console.model.action import Create
 from sandbox_console.model.sandbox import HealthState, Sandbox, Stats, Status
 from sandbox_console.servers.microsandbox.protocol import Config, Place
-from sandbox_console.service.server_options import from_template, may_name, with_labels
+from sandbox_console.service.server_options import from_template, maker, may_name, with_labels
 
 TOKEN, NAMESPACE, NAME = "msb.token", "msb.namespace", "msb.name"
 """The labels with the owner of a sandbox, and what the client calls it."""
@@ -53,7 +53,7 @@ class Sandboxes:
         return [
             one
             for one in rows
-            if one.managed and one.ref.host == host and one.labels.get(TOKEN)
+            if one.managed and one.ref.host == host and maker(one.labels, TOKEN)
             if not token or (token == one.labels[TOKEN] and access().sees(one.labels))
         ]
 
