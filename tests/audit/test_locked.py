@@ -281,3 +281,96 @@ async def test_a_kill_goes_on_while_a_console_is_stopped_with_the_lock(tmp_path,
         [entry] = await console.history(AuditQuery(action="kill"))
         assert entry.outcome == "ok"
         assert (await console.verify()).ok
+
+
+async def test_a_row_whose_attempt_was_moved_belongs_to_its_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    path = tmp_path / "audit.db"
+    journal = await Journal.open(path, "test")
+    await act(journal, 1)
+    holder = Holder(FLOCK, Layout(path).lock)
+    permit = await journal.begin("kill", "fake", "box", {})
+    holder.release()
+    await act(journal, 1)  # which moves the attempt
+    holder = Holder(FLOCK, Layout(path).lock)
+    await journal.finish(permit, Outcome.OK, 1, {})
+    holder.release()
+    await act(journal, 1)
+    await journal.close()
+    [entry] = await query.entries(path, AuditQuery(action="kill"))
+    assert entry.outcome == "ok"
+    found = await verify.verify(path)
+    assert (found.ok, found.open_attempts) == (True, 0), found.problem
+
+
+async def test_lines_that_were_moved_before_are_not_moved_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    path = tmp_path / "audit.db"
+    journal = await Journal.open(path, "test")
+    await act(journal, 1)
+    kept = b""
+    for verb in ("kill", "stop"):
+        holder = Holder(FLOCK, Layout(path).lock)
+        await journal.finish(await journal.begin(verb, "fake", "box", {}), Outcome.OK, 1, {})
+        [file] = Layout(path).sessions.glob("*.urgent")
+        now = file.read_bytes()
+        file.write_bytes(now + kept)
+        kept = now
+        holder.release()
+        await act(journal, 1)
+    await journal.close()
+    assert len(await query.entries(path, AuditQuery(action="kill"))) == 1
+    assert len(await query.entries(path, AuditQuery(action="stop"))) == 1
+    assert (await verify.verify(path)).ok
+
+
+async def test_another_sessions_lines_replace_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    path = tmp_path / "audit.db"
+    await (await Journal.open(path, "first")).close()
+    holder = Holder(FLOCK, Layout(path).lock)
+    for verb in ("kill", "stop"):
+        journal = await Journal.open(path, verb)
+        await journal.finish(await journal.begin(verb, "fake", "box", {}), Outcome.OK, 1, {})
+        await journal.close()
+    stopped, killed = sorted(Layout(path).sessions.glob("*.urgent"), key=lambda file: b'"kill"' in file.read_bytes())
+    killed.write_bytes(killed.read_bytes() + stopped.read_bytes())  # whose numbers are the same
+    holder.release()
+    await (await Journal.open(path, "next")).close()
+    listed = await query.entries(path, AuditQuery(limit=9))
+    assert sorted((entry.attempt.action, entry.outcome) for entry in listed) == [("kill", "ok"), ("stop", "ok")]
+    found = await verify.verify(path)
+    assert "were not a console's" in found.problem
+
+
+@pytest.mark.parametrize("planted", ["link", "pipe", "folder"])
+async def test_a_file_of_urgent_rows_that_is_none_is_told(tmp_path, planted):
+    path = tmp_path / "audit.db"
+    await (await Journal.open(path, "first")).close()
+    file = Layout(path).urgent("0123456789abcdef")
+    {"link": lambda: file.symlink_to(path), "pipe": lambda: os.mkfifo(file), "folder": file.mkdir}[planted]()
+    async with asyncio.timeout(20):
+        await (await Journal.open(path, "next")).close()
+        found = await verify.verify(path)
+    assert any(f"cannot be read in sessions/{file.name}" in limit for limit in found.limits)
+
+
+async def test_ends_whose_attempts_were_cut_out_block_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    path = tmp_path / "audit.db"
+    await (await Journal.open(path, "first")).close()
+    holder = Holder(FLOCK, Layout(path).lock)
+    for verb in ("kill", "stop"):
+        journal = await Journal.open(path, verb)
+        await journal.finish(await journal.begin(verb, "fake", "box", {}), Outcome.OK, 1, {})
+        await journal.close()
+    for file in Layout(path).sessions.glob("*.urgent"):
+        file.write_bytes(file.read_bytes().splitlines(keepends=True)[1])
+    holder.release()
+    journal = await Journal.open(path, "next")
+    await act(journal, 1)
+    await journal.close()
+    assert not list(Layout(path).sessions.iterdir())
+    with closing(sqlite3.connect(path)) as db:
+        sql = "SELECT action, ref FROM record WHERE kind = 'outcome' ORDER BY action"
+        assert db.execute(sql).fetchall()[1:] == [("kill", None), ("stop", None)]

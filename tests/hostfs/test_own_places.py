@@ -161,6 +161,17 @@ async def test_they_are_found_by_their_variables(apart, monkeypatch, variable):
     assert "is, contains or is inside" in await refused(apart / "work")
 
 
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [("XDG_CONFIG_HOME", "gh"), ("XDG_CONFIG_HOME", "systemd/user"), ("XDG_DATA_HOME", "keyrings")],
+)
+async def test_they_are_found_where_the_desktops_variables_point(apart, monkeypatch, variable, name):
+    (apart / "work/moved" / name).mkdir(parents=True)
+    monkeypatch.setenv(variable, str(apart / "work/moved"))
+    for folder in ("work/moved", f"work/moved/{name}", "work"):
+        assert "is, contains or is inside" in await refused(apart / folder)
+
+
 @pytest.mark.parametrize("folder", ["/var/lib/docker", "/var/lib/containers/storage", "/var/lib/kubelet/pods"])
 async def test_what_engines_of_the_machine_are_made_of_is_no_workspace(apart, folder):
     assert "where an engine keeps its sandboxes" in await refused(folder)

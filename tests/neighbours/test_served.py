@@ -188,11 +188,17 @@ async def test_an_operators_token_names_no_folder_of_the_machine_as_an_image(hom
         assert (await client("sandbox.start", **place, config=folder))[0] == 200, "nobody's token may do everything"
 
 
-@pytest.mark.parametrize("name", ["", "-x", "a/b", "x" * 64, "../x"])
+@pytest.mark.parametrize("name", ["", "-x", "a/b", "x" * 64, "../x", "web\n"])
 async def test_a_bad_name_is_invalid_input(fake, name):
     for place in ({"sandbox": name, "namespace": "default"}, {"sandbox": "web", "namespace": name or "a b"}):
         status, body = await fake("sandbox.start", **place, config=CONFIG)
         assert (status, body["code"]) == (400, 2001), body
+
+
+async def test_a_sandbox_with_half_of_the_labels_is_nobodys(fake):
+    spec = SandboxSpec("theirs", image="host", labels={"msb.token": "one"})
+    await fake.console.perform(Create(spec, "fake", "local")).result()
+    assert await fake.ok("sandbox.metrics.get") == {"sandboxes": []}
 
 
 async def test_errors_have_the_codes_of_the_old_server(fake):

@@ -102,6 +102,8 @@ async def test_what_callers_may_not_ask_for(call, tidy):
         ({"labels": {"template": "nobody"}}, 400),
         ({"labels": {"a2a.token": "x"}}, 400),
         ({"labels": {"sandbox-console.x": "x"}}, 400),
+        ({"labels": {"msb.token": "somebody", "msb.name": "dev"}}, 400),
+        ({"labels": {"mcp.caller": "somebody"}}, 400),
         ({"secrets": ["KEY"]}, 400),
         ({"bucket": "../etc"}, 400),
         ({"bucket": "user-1-files"}, 403),

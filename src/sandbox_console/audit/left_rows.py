@@ -53,8 +53,9 @@ class LeftRows:
         if not urgent.path.exists():
             return
         with suppress(OSError, ValueError), urgent.taken() as (drafts, refused):
-            if drafts and not self._is_in_log(next(iter(drafts.values()))):
-                urgent.note(self._place(drafts))
+            # A console may have died before it could remove the file, and an old line may have been copied into it.
+            if left := {number: draft for number, draft in drafts.items() if not self._is_in_log(draft)}:
+                urgent.note(self._place(left))
             if refused:
                 self._chain.tell(REFUSED, {"file": urgent.path.name, "lines": refused})
 
@@ -89,13 +90,22 @@ class LeftRows:
         made: list[Row] = []
         for draft in drafts.values():
             ref = None if draft.ref is None else places.get(draft.ref, draft.ref)
+            if ref is not None and ref < 0:  # its line was cut out of the file, or moved before
+                ref = self._attempt(draft)
             after = rows.position(made[-1]) if made else head
             made += rows.chained([structs.replace(draft, ref=ref)], after, self._chain.mac())
         self._chain.commit(made)
         return places
 
     def _is_in_log(self, draft: Draft) -> bool:
-        """Whether a row was moved by a console that died before it could remove the file."""
-        sql = "SELECT 1 FROM record WHERE session = ? AND request_id = ? AND kind = ?"
-        found = self._segment.there().execute(sql, (draft.session, draft.request_id, str(draft.kind))).fetchone()
-        return found is not None
+        """Whether a row has been moved before."""
+        sql = "SELECT 1 FROM record WHERE ts_ns = ? AND session = ? AND request_id = ? AND kind = ?"
+        told = draft.at_ns, draft.session, draft.request_id, str(draft.kind)
+        return self._segment.there().execute(sql, told).fetchone() is not None
+
+    def _attempt(self, draft: Draft) -> int | None:
+        """The place of the attempt that a row ends; None if there is none."""
+        sql = "SELECT seq FROM record WHERE action = ? AND session = ? AND request_id = ? AND kind = ?"
+        told = draft.action, draft.session, draft.request_id, str(Kind.ATTEMPT)
+        found = self._segment.there().execute(sql, told).fetchone()
+        return None if found is None else int(found[0])

@@ -69,7 +69,8 @@ class UrgentRows:
         with self._guard:
             numbers = [-self._put - at for at in range(1, len(drafts) + 1)]
             # The second of two belongs to the first, as in `rows.chained`.
-            refs = [draft.ref or (numbers[at - 1] if at else None) for at, draft in enumerate(drafts)]
+            known = [self.placed(draft).ref for draft in drafts]  # the row that it belongs to may have its place
+            refs = [ref or (numbers[at - 1] if at else None) for at, ref in enumerate(known)]
             made = [
                 structs.replace(draft, ref=ref, at_ns=time.time_ns()) for draft, ref in zip(drafts, refs, strict=True)
             ]
@@ -123,7 +124,9 @@ class UrgentRows:
         except FileNotFoundError:
             return {}, 0
         lines = data.split(b"\n")[:-1]  # nobody was told that a last line without an end is on disk
-        found = dict(row for line in lines if (row := self._parsed(line)))
+        found: dict[int, Draft] = {}
+        for row in filter(None, map(self._parsed, lines)):
+            found.setdefault(*row)  # a number is given once, so what comes later was copied here
         return found, len(lines) - len(found)
 
     def _parsed(self, line: bytes) -> tuple[int, Draft] | None:
@@ -131,17 +134,20 @@ class UrgentRows:
             told = msgspec.json.decode(line, type=_Line)
             if not hmac.compare_digest(told.mac, self._mac(told.number, bytes(told.draft))):
                 return None
-            return told.number, msgspec.json.decode(told.draft, type=Draft)
+            draft = msgspec.json.decode(told.draft, type=Draft)
+            return (told.number, draft) if self.path.name == draft.session + SUFFIX else None
         except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
             return None
 
 
-def waiting_in(sessions: Path) -> int:
-    """How many rows wait in the files of all sessions. One that cannot be read counts as empty."""
-    found = 0
-    for path in sessions.glob(f"*{SUFFIX}"):
+def waiting_in(sessions: Path) -> tuple[int, list[str]]:
+    """How many rows wait in the files of all sessions, and which files cannot be read, with the reason."""
+    found, unread = 0, []
+    for path in sorted(sessions.glob(f"*{SUFFIX}")):
         try:
             found += read_own(path, _MOST_BYTES).count(b"\n")
-        except OSError:
+        except FileNotFoundError:  # it has just been moved
             continue
-    return found
+        except OSError as error:
+            unread.append(f"{path.name}: {error.strerror}")
+    return found, unread

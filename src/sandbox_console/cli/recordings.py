@@ -11,6 +11,7 @@ from sandbox_console.cli.context import Context
 from sandbox_console.cli.formatting import duration, moment, size
 from sandbox_console.cli.terminal_filter import ScreenFilter
 from sandbox_console.errors import UsageError
+from sandbox_console.hostfs.own_files import open_own
 from sandbox_console.model.recording import Recording
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
@@ -77,7 +78,7 @@ async def _export(context: Context) -> int:
 
 
 async def _file(path: Path) -> AsyncIterator[bytes]:
-    with await asyncio.to_thread(path.open, "rb") as file:
+    with await asyncio.to_thread(open_own, path) as file:
         while block := await asyncio.to_thread(file.read, _BLOCK):
             yield block
 

@@ -53,7 +53,7 @@ class ScreenFilter:
             if self._state is _State.GROUND:
                 at = self._ground(text, at, out)
             elif self._state is _State.STRING:
-                at = self._string(text, at)
+                at = self._string(text, at, out)
             else:
                 out.append(self._step(text[at]))
                 at += 1
@@ -76,9 +76,13 @@ class ScreenFilter:
         self._state = _State.ESCAPE
         return begins + 1
 
-    def _string(self, text: str, at: int) -> int:
-        """Skip a string's body. ESC ends it, whether or not a backslash follows."""
+    def _string(self, text: str, at: int, out: list[str]) -> int:
+        """Skip a string's body. ESC ends it, whether or not a backslash follows.
+
+        A line feed in it takes effect: masking sees two lines there, which must not become one.
+        """
         end = _STRING_END.search(text, at)
+        out.append("\r\n" * text.count("\n", at, end.start() if end is not None else len(text)))
         if end is None:
             return len(text)
         self._state = _State.ESCAPE if end.group() == _ESC else _State.GROUND

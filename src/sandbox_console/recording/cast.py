@@ -39,7 +39,6 @@ Mask = Callable[[list[str], list[tuple[int, int]]], list[str]]
 """Removes secrets from the output, which it gets and returns event by event, with the terminal's size at each."""
 
 _CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
-_BACK = re.compile(r"[^\x08]\x08")
 _LONGEST = 100_000  # characters; a full-screen program may write for ever without a newline
 
 
@@ -236,6 +235,17 @@ def lines(events: Iterable[Event]) -> Iterator[Line]:
 def plain(text: str) -> str:
     """One line as text: without control codes, with backspaces and overwriting applied."""
     text = _CODES.sub("", text).rstrip("\r")
-    while "\b" in text.lstrip("\b") and (shorter := _BACK.sub("", text)) != text:
-        text = shorter
-    return text.rpartition("\r")[2].lstrip("\b")
+    if "\b" in text:
+        text = _without_backspaces(text)
+    return text.rpartition("\r")[2]
+
+
+def _without_backspaces(text: str) -> str:
+    """Each removes the character before it. One pass, as a guest may print a million of them."""
+    kept: list[str] = []
+    for one in text:
+        if one != "\b":
+            kept.append(one)
+        elif kept:
+            kept.pop()
+    return "".join(kept)

@@ -16,6 +16,9 @@ from sandbox_console.secrets.visible_text import BEL_ENDS, CODE_MOST, WITHIN
 _BEGINS_7 = late_pattern(rb"\x1b[" + WITHIN + rb"]*[\]PX^_]")
 _BEGINS_8 = late_pattern(rb"\x1b[" + WITHIN + rb"]*[\]PX^_]|\xc2[\x90\x98\x9d\x9e\x9f]")
 _C1 = late_pattern(rb"\xc2[\x80-\x9f]")
+_BEGUN = late_pattern(rb"\x1b[" + WITHIN + rb"]*\Z")
+_OSC, _C1_STRING = b"\x1b]", b""
+_STOPS, _OSC_STOPS = late_pattern(rb"[\x18\x1a\x1b\n]"), late_pattern(rb"[\x07\x18\x1a\x1b\n]")
 
 # ESC, CAN and SUB end a string everywhere; a line feed means that it is none, as a viewer of lines shows what follows.
 _END = rb"\x1b\\|[\x18\x1a]|(?=\x1b)|\n"
@@ -66,3 +69,45 @@ def _without(data: bytes, begins: re.Pattern[bytes], ends: tuple[re.Pattern[byte
         parts += data[done : begin.start()], b"\x18", bytes(stop - begin.start() - 1)
         done = at = stop
     return b"".join((*parts, data[done:])) if parts else data
+
+
+class LineFeeds:
+    """Makes line feeds in control strings take effect, as terminals ignore them there.
+
+    Masking sees two lines, and a value that they break up would be whole on the screen. The string is ended before each
+    line feed, and begun again after it, so that what follows stays hidden.
+    """
+
+    def __init__(self) -> None:
+        self._string: bytes | None = None
+        self._begun = b""  # the last bytes, if they may be the beginning of a code
+
+    def feed(self, data: bytes) -> bytes:
+        """The same bytes, with the codes that this takes."""
+        if self._string is None and not self._begun and b"\x1b" not in data and b"\xc2" not in data:
+            return data
+        skipped, data = len(self._begun), self._begun + data
+        parts: list[bytes] = []
+        at = 0
+        while (found := self._next(data, at)) is not None:
+            parts.append(data[at : found.start()])
+            at = found.end()
+            if found[0] == b"\n" and self._string is not None:
+                parts += b"\x18\r\n", self._string
+                self._string = self._string or None
+            elif self._string is None:
+                self._string = b"\x1b" + found[0][-1:] if found[0][:1] == b"\x1b" else _C1_STRING
+                parts.append(found[0])
+            else:
+                self._string = None
+                at = found.start() if found[0] == b"\x1b" else at
+                parts.append(b"" if found[0] == b"\x1b" else found[0])
+        begun = _BEGUN.search(data, at) if self._string is None else None
+        self._begun = begun[0][-CODE_MOST:] if begun is not None else b""
+        return b"".join((*parts, data[at:]))[skipped:]
+
+    def _next(self, data: bytes, at: int) -> re.Match[bytes] | None:
+        """What begins a string, or ends the one that is open."""
+        if self._string is None:
+            return _BEGINS_8.search(data, at)
+        return (_OSC_STOPS if self._string in (_OSC, _C1_STRING) else _STOPS).search(data, at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from sandbox_console.secrets import visible_text
+from sandbox_console.secrets.control_strings import LineFeeds
 from sandbox_console.secrets.redactor import Redactor, Size
 from sandbox_console.secrets.screen import Screen, roams
 
@@ -19,6 +20,7 @@ class StreamRedactor:
     def __init__(self, redactor: Redactor, size: Size | None = None) -> None:
         """``size`` is that of the terminal, if it is known."""
         self._redactor, self._size = redactor, size
+        self._line_feeds = LineFeeds() if size is not None else None  # without a terminal they are ends of lines
         self._screen: Screen | None = None
         self._recent: deque[bytes] = deque()  # what may be on the screen, while the cursor only goes on
         self._recent_size = 0
@@ -70,6 +72,7 @@ class StreamRedactor:
     def _on_screen(self, shown: bytes) -> bytes:
         """What may be shown, without what is put together by moves to other rows."""
         if self._redactor.active:
+            shown = self._line_feeds.feed(shown) if self._line_feeds is not None else shown
             if self._screen is None and roams(shown):
                 self._screen = Screen(self._redactor, self._size)
                 self._screen.mask(b"".join(self._recent))

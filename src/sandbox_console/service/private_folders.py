@@ -42,6 +42,9 @@ _OF_THE_MACHINE = (
 )  # fmt: skip
 
 
+_MOVED = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
+
+
 def private_folders() -> Iterator[tuple[str, Path]]:
     """Yield what each is, in words, and its path. Not all of them exist."""
     with contextlib.suppress(RuntimeError):  # no home
@@ -49,9 +52,18 @@ def private_folders() -> Iterator[tuple[str, Path]]:
         for what, names in _IN_HOME.items():
             for name in names:
                 yield what, home / name
+                yield from ((what, moved) for moved in _moved(name))
     for variable, what in _BY_VARIABLE.items():
         if (text := os.environ.get(variable, "")).startswith(("/", "~")):
             with contextlib.suppress(RuntimeError):
                 yield what, Path(text).expanduser()
     for path in _OF_THE_MACHINE:
         yield _ENGINE, Path(path)
+
+
+def _moved(name: str) -> Iterator[Path]:
+    """Where a folder is if the user keeps the one that contains it elsewhere."""
+    for usual, variable in _MOVED.items():
+        elsewhere = os.environ.get(variable, "")
+        if name.startswith(usual) and elsewhere.startswith("/"):  # others are ignored, as the specification says
+            yield Path(elsewhere, name.removeprefix(usual))

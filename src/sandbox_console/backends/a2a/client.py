@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from sandbox_console.backends.a2a.options import Runtime
 from sandbox_console.backends.base import ReadKey
-from sandbox_console.backends.common.remote import ANSWER_S, Remote, refusal
+from sandbox_console.backends.common.remote import ANSWER_S, ExitCode, Remote, refusal, segment
 from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound
 
 _LONGEST = 300
@@ -29,7 +28,7 @@ class Created(Struct, frozen=True):
 class Ended(Struct, frozen=True):
     """The answer to a command."""
 
-    exit_code: int
+    exit_code: ExitCode
     stdout: str = ""
     stderr: str = ""
     truncated: bool = False
@@ -65,11 +64,11 @@ class Client:
 
     async def delete(self, name: str) -> None:
         """Remove a sandbox; an unknown one is no error."""
-        await self._remote.call("DELETE", f"{_PATH}/{quote(name, safe='')}", "delete", timeout_s=ANSWER_S * 5)
+        await self._remote.call("DELETE", f"{_PATH}/{segment(name)}", "delete", timeout_s=ANSWER_S * 5)
 
     async def run(self, name: str, body: Mapping[str, Any], timeout_s: float | None) -> Ended:
         """Run a command to its end."""
-        path = f"{_PATH}/{quote(name, safe='')}/exec"
+        path = f"{_PATH}/{segment(name)}/exec"
         data = await self._remote.call("POST", path, "exec", body=body, timeout_s=timeout_s)
         return self._remote.decoded(data, Ended, "exec")
 

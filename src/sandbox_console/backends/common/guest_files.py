@@ -44,6 +44,9 @@ for f in * .[!.]* ..?*; do
 done
 """
 )
+MOST_ASKED = 64 << 20
+"""Bytes that a script may print: a guest that prints for ever uses up no memory here."""
+
 _KINDS = {0o100000: FileKind.FILE, 0o040000: FileKind.DIRECTORY, 0o120000: FileKind.LINK}
 
 
@@ -84,11 +87,12 @@ def _entry(head: bytes, target: bytes) -> FileInfo | None:
 
 def _info(words: Sequence[str], name: str, target: str) -> FileInfo:
     try:
-        mode, size, uid, gid, at = int(words[0], 16), *map(int, words[1:5])
-    except (ValueError, IndexError):
+        mode, size, uid, gid, seconds = int(words[0], 16), *map(int, words[1:5])
+        at = float(seconds)
+    except (ValueError, IndexError, OverflowError):
         raise BackendError(f"stat of {name} gave no status") from None
     kind = _KINDS.get(mode & 0o170000, FileKind.OTHER)
-    return FileInfo(name, kind, size, mode & 0o7777, uid, gid, float(at), target if kind is FileKind.LINK else "")
+    return FileInfo(name, kind, size, mode & 0o7777, uid, gid, at, target if kind is FileKind.LINK else "")
 
 
 async def download(guest: Guest, path: str) -> AsyncGenerator[bytes, None]:

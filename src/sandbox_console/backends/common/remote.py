@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from sandbox_console.errors import BackendError, BackendUnreachable, ConsoleError
+from sandbox_console.errors import BackendError, BackendUnreachable, ConsoleError, NotFound, SecretError
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ ANSWER_S = 6.0
 """For one answer; the console waits 8 s for a whole list of a backend."""
 CONNECT_S = 4.0
 _CHUNK = 64 << 10
+
+ExitCode = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 32)]
+"""An exit code in an answer. Larger numbers fit neither into the audit log nor into a process's end."""
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
@@ -68,7 +72,7 @@ class Remote:
         import aiohttp
 
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S, sock_read=quiet_s)
-        sent = {"Accept-Encoding": "identity", **(headers or {}), **await self._headers()}
+        sent = {"Accept-Encoding": "identity", **(headers or {}), **await self._shown()}
         if body is not None:
             data, sent["Content-Type"] = msgspec.json.encode(body), "application/json"
         with _Translated(self._label):
@@ -77,7 +81,7 @@ class Remote:
                 allow_redirects=False,
             ) as answer:  # fmt: skip
                 if 300 <= answer.status < 400:
-                    raise self._redirected(answer)
+                    raise self._redirected(answer.headers.get("Location", ""))
                 if answer.status >= 400:
                     raise self._refused(what, answer.status, await self.body(answer, what, _CHUNK, whole=False))
                 yield answer
@@ -86,7 +90,7 @@ class Remote:
         """Open a WebSocket. Raises a ConsoleError."""
         import aiohttp
 
-        sent = {**(headers or {}), **await self._headers()}
+        sent = {**(headers or {}), **await self._shown()}
         query = "&".join(f"{key}={value}" for key, value in params)
         url = self._url.replace("http", "ws", 1) + path + (f"?{query}" if query else "")
         try:
@@ -119,8 +123,19 @@ class Remote:
                 raise Silent(text, hint="the console reads no more of it")
         return bytes(found)
 
-    def _redirected(self, answer: aiohttp.ClientResponse) -> ConsoleError:
-        to = urlsplit(answer.headers.get("Location", "")).netloc.rpartition("@")[2] or "another path"
+    async def _shown(self) -> Mapping[str, str]:
+        """What identifies the caller. Raises SecretError for what no header can contain."""
+        shown = await self._headers()
+        if not all(value.isprintable() for value in shown.values()):
+            text = f"{self._label}: the key has a line break or another character that cannot be sent"
+            raise SecretError(text, hint="see which secret `key` names, and store it as one line")
+        return shown
+
+    def _redirected(self, location: str) -> ConsoleError:
+        try:
+            to = urlsplit(location).netloc.rpartition("@")[2] or "another path"
+        except ValueError:
+            to = "an address that cannot be read"
         hint = "set url to the final address; the key is sent nowhere else"
         return Silent(f"{self._label} redirects to {to}, which is not followed", hint=hint)
 
@@ -128,11 +143,25 @@ class Remote:
         import aiohttp
 
         if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_request_redirect.append(self._refuse_redirect)  # a WebSocket's request would follow it
             self._session = aiohttp.ClientSession(
                 cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
                 connector=aiohttp.TCPConnector(limit=0),  # watches and commands each keep one
+                trace_configs=[trace],
             )  # fmt: skip
         return self._session
+
+    async def _refuse_redirect(self, _: object, __: SimpleNamespace, told: aiohttp.TraceRequestRedirectParams) -> None:
+        told.response.close()
+        raise self._redirected(told.response.headers.get("Location", ""))
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path. Raises NotFound for those that would mean another folder of the server."""
+    if name in ("", ".", ".."):
+        raise NotFound(f"{name!r} cannot be the name of a sandbox")
+    return quote(name, safe="")
 
 
 class _Translated:

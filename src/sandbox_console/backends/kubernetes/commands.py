@@ -9,6 +9,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from sandbox_console.backends.common import guest_files
 from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.kubernetes.causes import main_container, main_status
 from sandbox_console.backends.kubernetes.cluster import Cluster
@@ -66,6 +67,9 @@ class Guest(Struct, frozen=True):
             async with asyncio.timeout(_PATIENCE_S):
                 async for stream, data in process.output():
                     out[stream] += data
+                    if sum(map(len, out.values())) > guest_files.MOST_ASKED:
+                        most = guest_files.MOST_ASKED >> 20
+                        raise BackendError(f"{self.pod.metadata.name} printed more than {most} MiB, which is not read")
                 return (await process.wait()).code, out[Stream.STDOUT], out[Stream.STDERR]
         except TimeoutError:
             raise BackendError(f"{self.pod.metadata.name} did not answer within {_PATIENCE_S:g} s") from None

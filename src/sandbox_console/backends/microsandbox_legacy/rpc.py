@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from sandbox_console.backends.base import ReadKey
-from sandbox_console.backends.common.remote import ANSWER_S, Remote, Silent, refusal
+from sandbox_console.backends.common.remote import ANSWER_S, ExitCode, Remote, Silent, refusal
 from sandbox_console.backends.microsandbox_legacy.options import LegacyServer
 from sandbox_console.errors import BackendError, ConsoleError, NotFound, Unsupported
 
@@ -28,7 +28,7 @@ class Row(Struct, frozen=True):
     running: bool
     namespace: str = ""
     cpu_usage: float | None = None
-    memory_usage: float | None = None
+    memory_usage: Annotated[float, Meta(ge=0, le=1e12)] | None = None
     disk_usage: int | None = None
 
 
@@ -48,7 +48,7 @@ class Line(Struct, frozen=True):
 class Ran(Struct, frozen=True):
     """The result of ``sandbox.command.run``."""
 
-    exit_code: int = -1
+    exit_code: ExitCode = -1
     success: bool = False
     output: tuple[Line, ...] = ()
 

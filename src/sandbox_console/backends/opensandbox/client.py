@@ -10,14 +10,13 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from sandbox_console.backends.base import ReadKey
-from sandbox_console.backends.common.remote import ANSWER_S, Params, Remote, Silent, refusal
+from sandbox_console.backends.common.remote import ANSWER_S, Params, Remote, Silent, refusal, segment
 from sandbox_console.backends.opensandbox.options import Platform
 from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
 
@@ -29,6 +28,10 @@ READY_S = 30.0
 _AGAIN_S = 0.1
 _PAGE, _MOST_PAGES = 200, 500
 _LONGEST = 300
+
+
+_Measure = Annotated[float, Meta(ge=0, le=1e12)]
+"""Execd runs in the guest, which may claim anything."""
 
 
 class State(Struct, frozen=True, rename="camel"):
@@ -62,10 +65,10 @@ class Box(Struct, frozen=True, rename="camel"):
 class Metrics(Struct, frozen=True):
     """What execd measures: ``cpu_used_pct`` is of all CPUs together."""
 
-    cpu_count: float = 1.0
-    cpu_used_pct: float | None = None
-    mem_used_mib: float | None = None
-    mem_total_mib: float | None = None
+    cpu_count: _Measure = 1.0
+    cpu_used_pct: _Measure | None = None
+    mem_used_mib: _Measure | None = None
+    mem_total_mib: _Measure | None = None
 
 
 class _Paging(Struct, rename="camel"):
@@ -182,7 +185,7 @@ class Client:
 
 def path(id_: str, verb: str = "") -> str:
     """The path of a sandbox."""
-    return f"/v1/sandboxes/{quote(id_, safe='')}" + (f"/{verb}" if verb else "")
+    return f"/v1/sandboxes/{segment(id_)}" + (f"/{verb}" if verb else "")
 
 
 def execd(id_: str, where: str) -> str:

@@ -12,7 +12,10 @@ from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stre
 MOST_LINES = 10_000
 _POLL_S = 1.0
 _NOTHING = "(no logs)"
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ?")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ?", re.ASCII)
+_LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
+"""Only a line feed ends one: before a guest's other separators the server puts no time."""
+_MOST_NS = 1 << 63
 
 Read = Callable[[int], Awaitable[str]]
 Runs = Callable[[], Awaitable[bool]]
@@ -47,16 +50,23 @@ def _records(text: str) -> list[LogRecord]:
     if text in ("", _NOTHING):
         return []
     found: list[LogRecord] = []
-    for line in text.splitlines(keepends=True):
+    for line in _LINE.findall(text):
         time = _TIME.match(line)
-        at_ns = _ns(time[1], time[2] or "") if time else found[-1].at_ns if found else 0
-        data = line[time.end() :] if time else line
+        told = _ns(time[1], time[2] or "") if time else None
+        at_ns = told if told is not None else found[-1].at_ns if found else 0
+        data = line[time.end() :] if time and told is not None else line
         found.append(LogRecord(at_ns, Stream.STDOUT, data.encode("utf-8", "surrogatepass")))
     return found
 
 
-def _ns(seconds: str, fraction: str) -> int:
-    return int(datetime.fromisoformat(seconds).replace(tzinfo=UTC).timestamp()) * 10**9 + int(fraction.ljust(9, "0"))
+def _ns(seconds: str, fraction: str) -> int | None:
+    """The time in ns since 1970; None for one that is not in the calendar, or that the log cannot hold."""
+    try:
+        whole = int(datetime.fromisoformat(seconds).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
+    at_ns = whole * 10**9 + int(fraction.ljust(9, "0"))
+    return at_ns if 0 <= at_ns < _MOST_NS else None
 
 
 def _within(record: LogRecord, query: LogQuery) -> bool:

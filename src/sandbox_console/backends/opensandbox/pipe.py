@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from sandbox_console.backends.common import guest_files
 from sandbox_console.backends.common.queued_process import KILL_S, QueuedProcess
 from sandbox_console.backends.opensandbox.client import Client, execd
 from sandbox_console.backends.opensandbox.terminal import Frame, Session, frame_of
@@ -99,6 +100,9 @@ class PipeGuest(Struct, frozen=True):
             async with asyncio.timeout(_PATIENCE_S):
                 async for stream, data in process.output():
                     out[stream] += data
+                    if sum(map(len, out.values())) > guest_files.MOST_ASKED:
+                        most = guest_files.MOST_ASKED >> 20
+                        raise BackendError(f"{self.sandbox} printed more than {most} MiB, which is not read")
                 return (await process.wait()).code, out[Stream.STDOUT], out[Stream.STDERR]
         except TimeoutError:
             raise BackendError(f"{self.sandbox} did not answer within {_PATIENCE_S:g} s") from None

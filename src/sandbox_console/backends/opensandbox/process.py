@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from sandbox_console.model.sandbox import Exit
 
 _QUIET_S = 30.0
 """Execd sends a ping every 3 s."""
+_CODE = re.compile(r"[0-9]{1,9}")
 _STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
 
 
@@ -96,7 +98,7 @@ class OpenSandboxProcess(QueuedProcess):
 
 def _failed(error: _Error) -> Exit:
     reason = " ".join(error.traceback)[:300]
-    code = int(error.evalue) if error.evalue.isdecimal() else None
+    code = int(error.evalue) if _CODE.fullmatch(error.evalue) else None
     return Exit(code, code - 128 if code is not None and 128 < code < 193 else None, reason=reason)
 
 

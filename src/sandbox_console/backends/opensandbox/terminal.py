@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from sandbox_console.backends.common.remote import ExitCode
 from sandbox_console.backends.opensandbox.client import Client, execd
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.cancellation import shielded
@@ -21,16 +22,16 @@ _CLOSE_S = 5.0
 
 
 class Session(Struct):
-    """The answer to a new session."""
+    """The answer to a new session. The guest gives it, and it becomes part of a path, so no ``/`` or ``.`` is in it."""
 
-    session_id: str
+    session_id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,128}\Z")]
 
 
 class Frame(Struct):
     """A message about a session."""
 
     type: str
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     error: str = ""
 
 

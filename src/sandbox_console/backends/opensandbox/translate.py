@@ -16,7 +16,8 @@ BACKEND = "opensandbox"
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 """The value of a label, which the server keeps a name as."""
 NAMED = "name"
-_CODE = re.compile(r"exited with code (\d+)")
+_CODE = re.compile(r"exited with code ([0-9]{1,9})")
+_YEAR_9999 = 253_370_764_800.0
 _IDLE = ("tail", "-f", "/dev/null")
 _LOST = "the server does not have it any more: its time may be over"
 _STATES = {
@@ -107,4 +108,8 @@ def asked(spec: SandboxSpec, *, no_network: bool) -> Mapping[str, Any]:
 
 
 def _seconds(when: datetime | None) -> float | None:
-    return when.timestamp() if when is not None else None
+    try:
+        at = when.timestamp() if when is not None else -1.0
+    except (ValueError, OverflowError):  # no time of this machine's calendar
+        return None
+    return at if 0 <= at < _YEAR_9999 else None

@@ -20,8 +20,8 @@ from sandbox_console.servers.api.listing import BUCKET, MADE_HERE, SUBJECT, TOKE
 from sandbox_console.servers.api.schemas import CreateBody, RunBody
 from sandbox_console.service.server_options import from_template, may_name, with_labels
 
-OWN = "a2a."
-"""The beginning of labels that callers cannot set."""
+OWN = ("a2a.", "msb.", "mcp.", "sandbox-console.")
+"""The beginnings of labels that callers cannot set: those of this server, and with which others know their callers."""
 
 _NAME = "a2a.name"
 _IDLE = ("sleep", "2147483647")
@@ -99,7 +99,7 @@ class Sandboxes:
             yield handle
 
     def _spec(self, caller: Caller, body: CreateBody | RunBody, labels: dict[str, str]) -> SandboxSpec:
-        if own := next((key for key in body.labels if key.startswith((OWN, "sandbox-console."))), ""):
+        if own := next((key for key in body.labels if key.startswith(OWN)), ""):
             raise UsageError(f"labels: {own!r} is the server's own")
         template = body.labels.get(TEMPLATE, self._options.template)
         if template not in (self._options.template, *self._options.allow):

@@ -26,7 +26,7 @@ INVALID_INPUT, ACCESS_DENIED, NOT_FOUND, INTERNAL = 2001, 3001, 4001, 5002
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 """The codes of JSON-RPC."""
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"
+_NAME = r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z"
 Name = Annotated[str, Meta(pattern=_NAME, max_length=63)]
 Text = Annotated[str, Meta(max_length=4096)]
 Code = Annotated[str, Meta(max_length=1 << 20)]
@@ -84,7 +84,7 @@ class Metrics(Struct):
     """``sandbox.metrics.get``: of one, of a namespace, or of all (``*``)."""
 
     sandbox: Name | None = None
-    namespace: Annotated[str, Meta(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9_-]{0,62})?$")] = "*"
+    namespace: Annotated[str, Meta(pattern=r"\A(\*|[A-Za-z0-9][A-Za-z0-9_-]{0,62})?\Z")] = "*"
 
 
 class Repl(Place, kw_only=True):

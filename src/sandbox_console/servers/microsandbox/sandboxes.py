@@ -53,7 +53,7 @@ class Sandboxes:
         return [
             one
             for one in rows
-            if one.managed and one.ref.host == host and maker(one.labels, TOKEN)
+            if one.managed and one.ref.host == host and maker(one.labels, TOKEN) and one.labels.get(NAME)
             if not token or (token == one.labels[TOKEN] and access().sees(one.labels))
         ]
 

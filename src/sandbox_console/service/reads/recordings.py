@@ -28,6 +28,8 @@ from sandbox_console.service.reads.visible_records import VisibleRecords
 
 Item = TypeVar("Item", Event, Line)
 _MIB = 1024 * 1024
+_MOST_ID = 1 << 63
+_YEAR_9999 = 253_370_764_800.0
 
 
 class Recordings:
@@ -143,7 +145,7 @@ class Recordings:
     def path(self, id_: str) -> Path:
         """The file of a recording, for the console's own work: no rights are checked. Raises NotFound."""
         path = self.folder / f"{id_}.cast"
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", id_) or not path.is_file():
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", id_) or not path.is_file() or path.is_symlink():
             raise _unknown(id_)
         return path
 
@@ -151,7 +153,7 @@ class Recordings:
         try:
             header, last = await asyncio.to_thread(lambda: (read_header(path), last_time(path)))
             size = path.stat().st_size
-            audit_id, began = int(header.get("audit_id") or 0), float(header.get("timestamp") or 0)
+            audit_id, began = _place(header)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, OverflowError) as error:
@@ -177,6 +179,14 @@ class Recordings:
                 code = row.body.get("exit")
                 exit_code = code if isinstance(code, int) else None
         return check, "", kind, command, exit_code
+
+
+def _place(header: Mapping[str, Any]) -> tuple[int, float]:
+    """The audit row of a recording and when it began. Raises ValueError, TypeError, OverflowError."""
+    audit_id, began = int(header.get("audit_id") or 0), float(header.get("timestamp") or 0)
+    if not (0 <= audit_id < _MOST_ID and 0 <= began < _YEAR_9999):
+        raise ValueError("its time or its number in the audit log cannot be")
+    return audit_id, began
 
 
 def _unknown(id_: str) -> NotFound:
@@ -207,10 +217,10 @@ async def _read(source: Iterator[Item]) -> AsyncIterator[Item]:
 def _make_room(folder: Path, cap_bytes: int) -> None:
     """Remove the oldest recordings until the rest fits."""
     paths = sorted(folder.glob("*.cast")) if folder.is_dir() else []
-    sizes = {path: path.stat().st_size for path in paths}
+    sizes = {path: path.lstat().st_size for path in paths if not path.is_symlink()}
     total = sum(sizes.values())
-    for path in paths:
+    for path, size in sizes.items():
         if total <= cap_bytes:
             return
         path.unlink(missing_ok=True)
-        total -= sizes[path]
+        total -= size
