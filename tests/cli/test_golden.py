@@ -340,6 +340,8 @@ def test_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     both(golden, "secrets ls")
     both(golden, "secrets check")
     both(golden, "create far --image host --secret GOOD --egress acme.org --egress api.acme.org --dry-run")
+    both(golden, "secrets check GOOD")
+    both(golden, "secrets check GOOD somewhere VAULT GOOD")
     golden("secrets check somewhere")
     golden.check("secrets")
     assert "a-very-secret-value" not in golden.transcript
