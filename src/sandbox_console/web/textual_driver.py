@@ -77,7 +77,7 @@ class BrowserDriver(WebDriver):
         self.write("\x1b[?25l")
         self._enable_bracketed_paste()
         self._app.refresh(layout=True)
-        if isinstance(away_s, int) and (back := getattr(self._app, "came_back", None)) is not None:
+        if isinstance(away_s, int | float) and (back := getattr(self._app, "came_back", None)) is not None:
             self._app.call_later(back, away_s)
 
     def _copy(self, encoded: str) -> None:
