@@ -221,3 +221,22 @@ async def test_a_person_changes_no_views_of_others(server: Served, home: Path) -
     [saved] = state.rglob("views.json")
     assert saved.parent.parent == state / "people"
     assert "everybodys" in saved.read_text()
+
+
+async def test_nobody_keeps_others_out_by_taking_every_place(home: Path, tmp_path: Path) -> None:
+    users(home, "add", "eve", password=PASSWORD)
+    users(home, "add", "ada", "--role", "admin", password=PASSWORD)
+    argv = [*CONSOLE, "serve", "--token-file", str(tmp_path / "token"), "--max-sessions", "2"]
+    with serving(argv, {"SANDBOX_CONSOLE_HOME": str(home)}) as server:
+        async with client(server) as eve, client(server) as again, client(server) as ada:
+            assert await log_in(eve, "eve", PASSWORD) == await log_in(again, "eve", PASSWORD) == 200
+            assert await log_in(ada, "ada", PASSWORD) == 200
+            async with eve.socket(await eve.ticket()) as first, again.socket(await again.ticket()) as second:
+                await first.receive()
+                await second.receive()
+                full = {"columns": 80, "rows": 24}
+                assert (await eve.post("/ticket", full)).status == 503, "her own next one needs one of hers"
+                async with ada.socket(await ada.ticket()) as link:
+                    assert (await link.receive_json())[0] == "ready"
+                    assert server.said("a newer session took its place")
+                    assert (await again.post("/ticket", full)).status == 503, "who has one place takes no other"

@@ -62,6 +62,11 @@ class Login:
         return f"browser:{name}{'.' if name else ''}{self.id}@{self.peer}"
 
     @property
+    def whose(self) -> str:
+        """Who has it: a person, a token that is nobody's, or the server's owner. Equal in all logins of one."""
+        return _whose(self.person, self.token)
+
+    @property
     def sees_all(self) -> bool:
         """Whether it may see and end everybody's sessions: the server's own token, and admins without labels."""
         if self.person is None:
@@ -159,7 +164,7 @@ class Logins:
 
     def _in_the_way(self, whose: str) -> bytes | None:
         """The oldest login of this person if there are many, so that nobody pushes others out; else of all, if full."""
-        own = [key for key, one in self._logins.items() if _whose(one.person, one.token) == whose]
+        own = [key for key, one in self._logins.items() if one.whose == whose]
         if len(own) >= MOST_LOGINS:
             return own[0]
         return next(iter(self._logins)) if len(self._logins) >= MOST_LOGINS_OF_ALL else None
