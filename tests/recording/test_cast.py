@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_console.recording.cast import lines, plain, read_events, read_header
+from sandbox_console.recording.cast import Pending, lines, plain, read_events, read_header
 from sandbox_console.recording.writer import Writer
 from sandbox_console.secrets.redactor import Redactor
 
@@ -77,6 +77,15 @@ async def test_a_flood_ends_at_the_cap_and_says_so(writer):
     assert kind == "m"
     assert "recording.max_mib" in text
     assert writer.path.stat().st_size < 12_000
+
+
+def test_what_is_printed_at_once_is_kept_up_to_the_cap():
+    pending = Pending(10)
+    pending.output(b"x" * 20)
+    pending.output(b"y")
+    events = [json.loads(line)[1:] for line in pending.take().splitlines()]
+    assert events == [["o", "x" * 10], ["m", "the recording ends here: it reached recording.max_mib"]]
+    assert pending.cut
 
 
 async def test_a_line_that_a_kill_cut_short_ends_it(writer):

@@ -78,11 +78,16 @@ class Pending:
     def _keep(self, kind: str, text: str) -> None:
         if self.cut:
             return
-        self.left -= len(text)
-        if self.left < 0:
-            self.cut = True
-            kind, text = "m", f"the recording ends here: it reached {self._limit}"
         at = round(time.monotonic() - self.began, 6)
+        if len(text) > self.left:
+            self.cut = True
+            if kind == "o" and self.left > 0:  # a command may print more than all of it at once
+                self._add(at, kind, text[: self.left])
+            kind, text = "m", f"the recording ends here: it reached {self._limit}"
+        self.left -= len(text)
+        self._add(at, kind, text)
+
+    def _add(self, at: float, kind: str, text: str) -> None:
         self._held.append(json.dumps([at, kind, text]) + "\n")
         self._size += len(text)
 
