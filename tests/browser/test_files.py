@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,3 +134,22 @@ async def test_what_is_uploaded_needs_the_page_and_stays_in_a_private_folder(tmp
                 assert path.parent.parent.parent.stat().st_mode & 0o777 == 0o700
             assert (await it.post("/logout", {})).status == 200
         assert not path.parent.exists()
+
+
+async def test_what_a_killed_server_was_sent_is_removed_by_the_next_one_that_is_alone(tmp_path: Path) -> None:
+    uploads = tmp_path / "home" / "state" / "serve" / "uploads"
+    environment = {"SANDBOX_CONSOLE_HOME": str(tmp_path / "home")}
+    with served_with_token(raw("echo"), tmp_path, environment=environment) as server:
+        async with client(server) as it:
+            assert await it.log_in() == 200
+            async with it.socket(await it.ticket()) as link:
+                session = (await link.receive_json())[1]
+                await read_until(link, b"raw ready")
+                assert (await it.post("/upload", {"a": 1}, X_Session=session, X_File_Name="left")).status == 200
+                with served_with_token(raw("echo"), tmp_path, environment=environment):
+                    assert list(uploads.rglob("left")), "another server runs, and it may be that one's"
+                server.process.send_signal(signal.SIGKILL)
+                server.process.wait()
+    assert list(uploads.rglob("left"))
+    with served_with_token(raw("echo"), tmp_path, environment=environment):
+        assert not uploads.exists()

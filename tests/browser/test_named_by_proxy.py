@@ -133,3 +133,14 @@ async def test_without_the_schemes_header_a_connection_is_not_the_proxys(server:
 def test_options_that_would_let_anybody_in_are_refused(options: dict, word: str) -> None:
     with pytest.raises(UsageError, match=word):
         ServeOptions(**options).check()
+
+
+def test_a_proxy_that_any_account_of_the_machine_can_pretend_to_be_is_warned_of(
+    server: Served, home: Path, tmp_path: Path
+) -> None:
+    assert server.said("every account of this machine")
+    argv = [*CONSOLE, "serve", "--token-file", str(tmp_path / "token"), "--user-header", "X-Forwarded-User"]
+    argv += ["--socket", str(home / "page.sock"), "--hostname", PUBLIC]
+    with serving(argv, {"SANDBOX_CONSOLE_HOME": str(home)}) as running:
+        assert running.said("stop with")
+        assert not any("every account" in line for line in [running.link, *running.lines])

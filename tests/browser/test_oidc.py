@@ -9,6 +9,7 @@ import asyncio
 import base64
 import hashlib
 import re
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -203,6 +204,18 @@ async def test_forged_ways_back_let_nobody_in(it: Client, server: Served) -> Non
         assert await come_back(it, f"{callback}?{urlencode(query)}") == "/login#failed=oidc", query
     doubled = f"{callback}?{urlencode(given)}&{urlencode({'code': 'x'})}"
     assert await come_back(it, doubled) == "/login#failed=oidc"
+
+
+async def test_a_cookie_that_is_no_text_lets_nobody_in(it: Client, server: Served) -> None:
+    back = urlsplit(await agree(await go(it), "1"))
+    cookie = next(one.key for one in it.session.cookie_jar if "_way_" in one.key).encode()
+    host = it.url.removeprefix("http://")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
+        head = f"GET {back.path}?{back.query} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+        link.sendall(head.encode() + b"Cookie: " + cookie + b"=\xff\xfe\r\n\r\n")
+        answer = await asyncio.to_thread(link.makefile("rb").read)
+    assert answer.startswith(b"HTTP/1.1 303 ")
+    assert b"Location: /login#failed=oidc\r\n" in answer
 
 
 async def test_the_code_of_another_login_is_not_taken(it: Client, server: Served) -> None:

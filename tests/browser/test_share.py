@@ -31,12 +31,12 @@ def console(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def sharing(home: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def sharing(home: Path, *words: str, folder: Path | None = None) -> Iterator[subprocess.Popen[str]]:
     secrets = {"AWS_SECRET_ACCESS_KEY": "not-for-viewers", "GANGLION_API_KEY": "the-operators-key"}
     environment = os.environ | secrets | {"SANDBOX_CONSOLE_HOME": str(home)}
     argv = [*CONSOLE, "share", "--yes", "--environment", "local", *words]
     with (home / "said").open("w") as said:
-        process = subprocess.Popen(argv, env=environment, stderr=said, stdout=said)
+        process = subprocess.Popen(argv, env=environment, stderr=said, stdout=said, cwd=folder)
     try:
         yield process
     finally:
@@ -133,6 +133,28 @@ async def test_read_write_acts_and_a_viewer_who_leaves_ends_his_app(home: Path) 
             process.kill()  # kill -9: textual-web is told by the kernel
             assert await asyncio.to_thread(eventually, lambda: not [pid for pid in before if alive(pid)])
     assert _ends(home, "stop") == [("shared:local", "ok")]
+
+
+@requires("bubblewrap")
+@pytest.mark.parametrize("words", [(), ("--read-write",)], ids=["read-only", "read-write"])
+async def test_a_viewer_saves_no_file_on_the_server(home: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    (folder := tmp_path / "cwd").mkdir()
+    async with relay() as it:
+        with sharing(home, *words, folder=folder) as process:
+            await it.open(100, 30)
+            await it.sees(b"seen-from-afar")
+            before = sorted(home.rglob("*.log"))
+            await it.type(b"l")
+            await it.sees(b"FOLLOWING")
+            await it.type(b"\x13")  # Ctrl+S
+            await it.sees(b"The relay passes no files on.")
+            await it.type(b"\r")
+            await it.type(b"?")
+            await it.sees(b"elp")
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.to_thread(process.wait, 20) == 0
+    assert list(folder.iterdir()) == []
+    assert sorted(home.rglob("*.log")) == before
 
 
 def _ends(home: Path, action: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.browser.serving import TOKEN, Client, Served, client, read_until, serving
+from tests.browser.serving import TOKEN, Client, Served, client, eventually, read_until, serving
 from tests.browser.test_visit_records import CONSOLE, NO_BACKENDS, rows
 
 PASSWORD = "correct horse battery"
@@ -75,10 +75,10 @@ async def test_a_name_and_its_password_open_a_session_that_is_recorded_as_the_pe
     server: Served, home: Path
 ) -> None:
     async with client(server) as it:
-        assert await ways(it) == {"password": False}
+        assert await ways(it) == {"password": False, "proxy": "", "oidc": ""}
         assert await log_in(it, "ada", PASSWORD) == 403
         users(home, "add", "ada", "--role", "viewer", password=PASSWORD + "\n")
-        assert await ways(it) == {"password": True}
+        assert await ways(it) == {"password": True, "proxy": "", "oidc": ""}
         assert await log_in(it, "ada", PASSWORD) == 200
         async with it.socket(await it.ticket()) as link:
             assert b"READ-ONLY" in await read_until(link, b"READ-ONLY")
@@ -195,3 +195,48 @@ def test_whose_rights_an_app_has_cannot_be_passed_to_it_by_the_operators_environ
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "each login decides" in done.stderr
+
+
+async def test_a_viewer_cannot_fill_the_servers_disk_with_uploads(server: Served, home: Path) -> None:
+    for name, role, status in (("eve", "viewer", 403), ("ada", "admin", 200)):
+        users(home, "add", name, "--role", role, password=PASSWORD)
+        async with client(server) as it:
+            assert await log_in(it, name, PASSWORD) == 200
+            async with it.socket(await it.ticket()) as link:
+                session = (await link.receive_json())[1]
+                await read_until(link, b"sandbox-console")
+                answer = await it.post("/upload", {}, X_Session=session, X_File_Name="big")
+                assert (answer.status, bool(list(home.rglob("big")))) == (status, status == 200)
+
+
+async def test_a_person_changes_no_views_of_others(server: Served, home: Path) -> None:
+    state = home / "state"
+    users(home, "add", "eve", "--role", "viewer", password=PASSWORD)
+    async with client(server) as it:
+        assert await log_in(it, "eve", PASSWORD) == 200
+        async with it.socket(await it.ticket()) as link:
+            await read_until(link, b"READ-ONLY")
+            await link.send_str(json.dumps(["stdin", ":save everybodys\r"]))
+            assert await asyncio.to_thread(eventually, lambda: list(state.rglob("views.json")))
+    [saved] = state.rglob("views.json")
+    assert saved.parent.parent == state / "people"
+    assert "everybodys" in saved.read_text()
+
+
+async def test_nobody_keeps_others_out_by_taking_every_place(home: Path, tmp_path: Path) -> None:
+    users(home, "add", "eve", password=PASSWORD)
+    users(home, "add", "ada", "--role", "admin", password=PASSWORD)
+    argv = [*CONSOLE, "serve", "--token-file", str(tmp_path / "token"), "--max-sessions", "2"]
+    with serving(argv, {"SANDBOX_CONSOLE_HOME": str(home)}) as server:
+        async with client(server) as eve, client(server) as again, client(server) as ada:
+            assert await log_in(eve, "eve", PASSWORD) == await log_in(again, "eve", PASSWORD) == 200
+            assert await log_in(ada, "ada", PASSWORD) == 200
+            async with eve.socket(await eve.ticket()) as first, again.socket(await again.ticket()) as second:
+                await first.receive()
+                await second.receive()
+                full = {"columns": 80, "rows": 24}
+                assert (await eve.post("/ticket", full)).status == 503, "her own next one needs one of hers"
+                async with ada.socket(await ada.ticket()) as link:
+                    assert (await link.receive_json())[0] == "ready"
+                    assert server.said("a newer session took its place")
+                    assert (await again.post("/ticket", full)).status == 503, "who has one place takes no other"

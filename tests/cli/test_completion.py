@@ -77,6 +77,12 @@ def test_names_of_what_is_there(cli, box: str) -> None:
     assert box not in offered("sandbox-console create b", cli.home)
 
 
+def test_a_check_of_secrets_offers_their_names_and_with_leaks_files(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[secrets.TOKEN_A]\nfrom = "env:A"\n[secrets.OTHER]\nfrom = "env:B"\n')
+    assert offered("sandbox-console secrets check T", tmp_path) == ["TOKEN_A"]
+    assert offered(f"sandbox-console secrets check --leaks {tmp_path}/con", tmp_path) == [f"{tmp_path}/config.toml"]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shells_take_what_is_printed(shell: str, cli) -> None:
     code = cli.ok("completion", shell)

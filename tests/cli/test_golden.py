@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 from msgspec import structs
 from tests.cli.golden import Golden, fleet
 
+from sandbox_console.cli import lifecycle
 from sandbox_console.errors import BackendUnreachable
+from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
@@ -175,7 +178,8 @@ def test_update_several() -> None:
     golden.check("update_several")
 
 
-def test_lifecycle() -> None:
+def test_lifecycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "AT_ONCE", 1)  # several at once get their audit ids in any order
     golden = Golden(fleet())
     both(golden, "stop web")
     both(golden, "start web batch")
@@ -188,6 +192,22 @@ def test_lifecycle() -> None:
     both(golden, "rm nope")
     golden("stop web --grace soon")
     golden.check("lifecycle")
+
+
+class Meeting(FakeBackend):
+    """Stops a sandbox only while another is being stopped as well."""
+
+    async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
+        self.met = getattr(self, "met", None) or asyncio.Barrier(2)
+        async with asyncio.timeout(5), self.met:
+            await super().stop(permit, ref, grace_s)
+
+
+def test_several_are_stopped_at_once_and_told_in_the_order_of_their_names() -> None:
+    boxes = [Sandbox(SandboxRef("fake", "local", name), name, Status.RUNNING, "host", 1.0) for name in ("one", "two")]
+    golden = Golden([Meeting(boxes)])
+    assert golden("stop two one") == 0, golden.transcript
+    assert golden.transcript == "$ stop two one\ntwo\none\n[0]\n"
 
 
 def test_policy() -> None:
@@ -320,6 +340,8 @@ def test_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     both(golden, "secrets ls")
     both(golden, "secrets check")
     both(golden, "create far --image host --secret GOOD --egress acme.org --egress api.acme.org --dry-run")
+    both(golden, "secrets check GOOD")
+    both(golden, "secrets check GOOD somewhere VAULT GOOD")
     golden("secrets check somewhere")
     golden.check("secrets")
     assert "a-very-secret-value" not in golden.transcript

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.cli.conftest import Cli, cli
 
@@ -52,3 +54,20 @@ def test_what_is_wrong_is_told_and_nothing_is_written(
     assert (done.returncode, why in done.stderr) == (2, True), done
     assert VALUE not in done.stderr + done.stdout
     assert (here.home / "config.toml").read_bytes() == before
+
+
+def test_a_name_is_checked_alone_and_a_path_needs_leaks(here: Cli, tmp_path: Path) -> None:
+    there = tmp_path / "notes.txt"
+    there.write_bytes(b"it is " + VALUE)
+    here.ok("secrets", "add", "SC_DEFINED")
+    here.ok("secrets", "add", "SC_MISSING")
+    [one] = here.json("secrets", "check", "SC_DEFINED")
+    assert (one["name"], one["ok"]) == ("SC_DEFINED", True)
+    assert here("secrets", "check").returncode == 1, "of all, one cannot be read"
+    path = here("secrets", "check", str(there))
+    assert (path.returncode, f"secrets check --leaks {there}".encode() in path.stderr) == (2, True)
+    gone = here("secrets", "check", "SC_NOWHERE")
+    assert (gone.returncode, gone.stdout) == (3, b""), gone
+    assert b"no secret is called 'SC_NOWHERE'" in gone.stderr
+    leaks = here("secrets", "check", "--leaks", str(there))
+    assert (leaks.returncode, str(there).encode() in leaks.stdout) == (1, True), leaks

@@ -40,4 +40,4 @@ async def test_a_start_that_is_cancelled_can_be_ended(backend, permit) -> None:
         await backend.remove(await permit("remove"), ref, force=True)
         assert status in (Status.CREATED, Status.RUNNING)
     assert await backend.list() == []
-    assert await until(lambda: not host_pids("86399"))
+    assert await until(lambda: not host_pids("sleep\x0086399"))

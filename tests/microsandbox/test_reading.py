@@ -20,6 +20,7 @@ from sandbox_console.backends.microsandbox import (
     create_options,
     egress,
     guest_scripts,
+    images,
     inventory,
     kvm,
     kvm_probe,
@@ -31,7 +32,7 @@ from sandbox_console.backends.microsandbox import (
 )
 from sandbox_console.backends.microsandbox.boots import Run
 from sandbox_console.backends.microsandbox.logs import PIECE, Last, Lines
-from sandbox_console.errors import Conflict, InvalidSpec, SecretError
+from sandbox_console.errors import Conflict, InvalidSpec, SecretError, UsageError
 from sandbox_console.model.log import LogQuery, LogRecord
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Status
@@ -495,3 +496,16 @@ def test_a_fraction_of_a_cpu_is_refused_or_rounded_up():
 def test_a_job_of_another_is_no_main_process():
     jobs = [_job("a", "one", 5), _job("b", "one", 3, command=("backup",))]
     assert main_process.mains(jobs, ("sleep", "9")) == []
+
+
+@pytest.mark.parametrize("name", ["/etc", "./root", "../root", ".", "..", "/srv/disk.raw", "//x", "~/x"])
+async def test_a_path_is_no_images_name(name):
+    """The runtime would boot from this folder of the host, which no rule about ``dir:`` has seen."""
+    assert "not an image's name" in create_options.problems(SandboxSpec("x", image=name))["image"]
+    with pytest.raises(UsageError, match="not an image's name"):
+        await images.pull(None, name, create_options.Options(), lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["alpine", "localhost:5000/a/b:1", "[::1]:5000/a", "Registry.example/a@sha256:00"])
+def test_names_of_images_stay_names(name):
+    assert create_options.problems(SandboxSpec("x", image=name)) == {}

@@ -11,13 +11,14 @@ from aiohttp.test_utils import TestClient, TestServer
 from tests.support.require import missing
 
 from sandbox_console.model.access import Access
-from sandbox_console.model.action import Create
+from sandbox_console.model.action import Create, Remove
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.servers import pacing
 from sandbox_console.servers.microsandbox.server import served
-from sandbox_console.service import open_console
+from sandbox_console.service import Consent, open_console
 from sandbox_console.service.people.users import Users
+from sandbox_console.service.server_options import maker
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.testing.fake_backend import FakeBackend
 
@@ -161,6 +162,30 @@ async def test_a_users_token_has_that_users_role_and_labels(fake, home):
     assert row.attempt.actor == "microsandbox:otto"
     users.remove("otto")
     assert (await fake("sandbox.metrics.get", as_="otto"))[0] == 401
+
+
+async def test_a_sandbox_whose_labels_a_caller_of_the_api_chose_is_nobody_elses(fake):
+    """Its maker would else be sent the code that the owner of the name runs."""
+    forged = {"msb.token": "one", "msb.namespace": "default", "msb.name": "web"}
+    for name, labels in (("own", forged), ("forged", {"a2a.token": "agents", **forged})):
+        spec = SandboxSpec(name, image="host", labels=labels, limits="best-effort")
+        made = await fake.console.perform(Create(spec, "fake", "local")).result()
+        listed = (await fake.ok("sandbox.metrics.get", namespace="*"))["sandboxes"]
+        assert [one["name"] for one in listed] == (["web"] if name == "own" else [])
+        await fake.console.perform(Remove(made.ref, force=True), consent=Consent(yes=True)).result()
+    assert maker({"mcp.caller": "mcp:ada"}, "mcp.caller") == "mcp:ada"
+    assert maker({"mcp.caller": "mcp:ada", "a2a.token": "x"}, "mcp.caller") == ""
+
+
+async def test_an_operators_token_names_no_folder_of_the_machine_as_an_image(home):
+    async with client_of(home, more='images = ["*"]', backends=[FakeBackend()]) as client:
+        Users(home / "tokens.json").add("otto", Access("operator"))
+        client._texts["otto"] = Tokens(home / "tokens.json").add("otto.1", ["microsandbox"], user="otto")[1]
+        place, folder = {"sandbox": "web", "namespace": "default"}, {**CONFIG, "image": "dir:/srv/root"}
+        status, body = await client("sandbox.start", as_="otto", **place, config=folder)
+        assert (status, body["code"]) == (403, 3001), body
+        assert (await client("sandbox.start", as_="otto", **place, config=CONFIG))[0] == 200
+        assert (await client("sandbox.start", **place, config=folder))[0] == 200, "nobody's token may do everything"
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a/b", "x" * 64, "../x", "web\n"])

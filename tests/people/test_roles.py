@@ -12,13 +12,16 @@ from msgspec import structs
 
 from sandbox_console.errors import ConsoleError, Denied, NotFound
 from sandbox_console.model.access import Access, limited_to
-from sandbox_console.model.action import Action, Create, OpenShell, Remove, Stop, Update, ref_of
+from sandbox_console.model.action import Action, Commit, Create, OpenShell, Remove, Stop, Update, ref_of
 from sandbox_console.model.actor import acting_as
 from sandbox_console.model.audit import AuditQuery
+from sandbox_console.model.host_action import PullImage
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.roles import forbidden
+from sandbox_console.policy.rules import Deny
 from sandbox_console.service import Config, Consent, Console, open_console
+from sandbox_console.service.server_options import may_name
 from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.form.image_row import _folders
 
@@ -128,6 +131,15 @@ def test_folders_of_the_machine_are_for_admins() -> None:
     assert forbidden(Update(OURS, SandboxSpec("ours", image="x", workspace="/srv")), operator, had)
 
 
+def test_a_caller_who_is_no_admin_names_a_folder_as_an_image_only_where_a_pattern_says_so() -> None:
+    for rights, anything in ((Access("operator", folders=True), False), (Access(folders=True), True)):
+        with limited_to(lambda rights=rights: rights):  # type: ignore[misc]
+            assert may_name("python:3", ["*"])
+            assert may_name("dir:/srv/root", ["*"]) is anything
+            assert may_name("dir:/srv/root", ["python:*", "dir:/srv/*"])
+            assert not may_name("dir:/etc", ["dir:/srv/*"])
+
+
 async def test_what_a_person_with_labels_creates_has_them_and_they_cannot_be_taken_off(console: Console) -> None:
     with limited_to(lambda: OF_SEARCH):
         made = await console.perform(Create(SandboxSpec("new", image="x"), "fake", "local")).result()
@@ -170,6 +182,23 @@ async def test_what_concerns_everybody_and_files_of_the_machine_are_for_admins(c
     assert sorted(entry.attempt.action for entry in rows) == ["host-files"] * 3 + [rows[-1].attempt.action] * 4
     assert {entry.outcome for entry in rows} == {"denied"}
     await console.ground()
+
+
+@pytest.mark.parametrize(
+    "name", ["base", "base:latest", "docker.io/library/base", "localhost/base:latest", "base@sha256:ab"]
+)
+async def test_only_an_admin_commits_to_a_name_that_everybodys_sandboxes_are_made_from(
+    console: Console, name: str
+) -> None:
+    await console.perform(PullImage("fake", "local", "docker.io/library/base:latest")).result()
+    for rights in (Access("operator"), OF_SEARCH, Access("admin", SEARCH)):
+        with limited_to(lambda rights=rights: rights):  # type: ignore[misc]
+            assert isinstance(await console.decide(Commit(OURS, name)), Deny)
+            with pytest.raises(Denied, match="to replace it concerns everybody") as denied:
+                await console.perform(Commit(OURS, name)).result()
+            assert denied.value.rule == "role"
+            await console.perform(Commit(OURS, f"mine:{rights.role}-{len(rights.labels)}")).result()
+    await console.perform(Commit(OURS, name)).result()
 
 
 def test_every_action_with_a_sandbox_names_it() -> None:

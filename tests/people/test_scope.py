@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 from tests.people.test_roles import OURS, SEARCH, THEIRS, WEB, box
+from tests.support.require import requires
 
-from sandbox_console.errors import Ambiguous, ConsoleError, NotFound
+from sandbox_console.errors import Ambiguous, Conflict, ConsoleError, NotFound
 from sandbox_console.model.access import Access, full, limited_to, work_for
-from sandbox_console.model.action import Create, Exec, OpenShell, Stop
+from sandbox_console.model.action import Create, Exec, OpenShell, Remove, Stop
 from sandbox_console.model.actor import acting_as
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.event import Changed, Listed, Removed
@@ -217,3 +219,27 @@ async def until(true: Any) -> None:
     async with asyncio.timeout(5):
         while not true():
             await asyncio.sleep(0.01)
+
+
+@requires("bubblewrap")
+async def test_who_has_a_port_is_not_told_to_somebody_who_may_not_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    theirs, ours = (
+        SandboxSpec(name, image="host", command=("sleep", "60"), ports=(f"{port}:80",), limits="best-effort")
+        for name in ("theirs", "ours")
+    )
+    async with open_console(Config(backend="bubblewrap")) as console:
+        made = await console.perform(Create(theirs, "bubblewrap", "local")).result()
+        try:
+            with limited_to(of_search), pytest.raises(Conflict, match="another sandbox or program") as raised:
+                await console.perform(Create(ours, "bubblewrap", "local")).result()
+            assert "theirs" not in raised.value.message + raised.value.hint
+            with pytest.raises(Conflict, match="is taken by theirs"):
+                await console.perform(Create(ours, "bubblewrap", "local")).result()
+        finally:
+            assert made.ref is not None
+            await console.perform(Remove(made.ref, force=True), consent=Consent(yes=True)).result()

@@ -15,7 +15,7 @@ from tests.servers.serving import Home
 
 from sandbox_console.errors import ConfigError, Conflict, NotFound, UsageError
 from sandbox_console.service.tokens import Tokens
-from sandbox_console.web.logins import Logins
+from sandbox_console.web.logins import MOST_LOGINS, Logins
 
 
 @pytest.fixture
@@ -136,3 +136,15 @@ def test_a_file_of_tokens_that_is_damaged_keeps_no_login(tmp_path):
     with pytest.raises(ConfigError):
         logins.exchange(text, "peer")
     assert logins.exchange("an operator's own token", "peer").token is None
+
+
+def test_a_tokens_many_logins_push_out_nobody_elses(tmp_path):
+    tokens = Tokens(tmp_path / "tokens.json")
+    ann, bob = (tokens.add(name, ["page"])[1] for name in ("ann", "bob"))
+    logins = Logins("an operator's own token", tokens=tokens)
+    others = [logins.exchange(text, "peer") for text in ("an operator's own token", bob)]
+    first = logins.exchange(ann, "peer")
+    for _ in range(MOST_LOGINS):
+        logins.exchange(ann, "peer")
+    assert logins.over(first)
+    assert not any(logins.over(login) for login in others)

@@ -55,7 +55,7 @@ def load(point: EntryPoint) -> type[Provider]:
     """Import a provider. Raises ConfigError, which names the missing extra or module."""
     try:
         provider: type[Provider] = point.load()
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"backend {point.name!r} cannot be loaded: {error}",
             hint=f"pip install {point.dist.name if point.dist else point.value}[{point.name}]",
@@ -71,7 +71,8 @@ def preload() -> None:
     sysconfig.get_config_vars()  # caches the variables that distinguish Python's folders from the guests'
     for name, point in available().items():
         if built_in(point):
-            load(point)
+            with contextlib.suppress(ConfigError):  # the console names it
+                load(point)
         for module in _WHEN_USED.get(name, ()):
             with contextlib.suppress(ImportError):  # the call that needs it reports the failure
                 import_module(module)

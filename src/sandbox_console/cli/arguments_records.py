@@ -67,9 +67,12 @@ def _add_secrets(verbs: Any, verb: _Add) -> None:
     add.add_argument("--value", action="store_true", help="read the value from stdin and store it in the keyring")
     rm = verb(secret, "rm", "remove secrets from the configuration; their values stay where they are")
     rm.add_argument("names", metavar="NAME", nargs="+", help="a name from secrets ls")
-    check = verb(secret, "check", "read each secret and say whether that works, or search for leaked values")
+    check = verb(secret, "check", "read secrets and say whether that works, or search for leaked values")
     check.add_argument("--leaks", action="store_true", help="search for values in logs, specs, environments and files")
-    check.add_argument("paths", metavar="PATH", nargs="*", help="with --leaks: files and folders to search as well")
+    check.add_argument(
+        "words", metavar="NAME_OR_PATH", nargs="*",
+        help="names from secrets ls, by default all; with --leaks: files and folders to search as well",
+    )  # fmt: skip
 
 
 def _add_egress(verbs: Any, verb: _Add) -> None:

@@ -36,6 +36,8 @@ def complete() -> None:
             action.completer = _names  # type: ignore[attr-defined]
         elif action.metavar in ("T", "TEMPLATE", "OTHER") and action.dest in ("template", "templates", "other"):
             action.completer = _templates  # type: ignore[attr-defined]
+        elif action.metavar == "NAME_OR_PATH":
+            action.completer = _secrets_or_files  # type: ignore[attr-defined]
         elif action.dest == "label":
             action.completer = _labels  # type: ignore[attr-defined]
     argcomplete.autocomplete(root)
@@ -60,6 +62,18 @@ def _templates(prefix: str, **_: object) -> list[str]:
     with contextlib.suppress(Exception):
         found = [path.stem for path in find_paths().templates.glob("*.toml")]
         return sorted(name for name in found if name.startswith(prefix) and _PLAIN.fullmatch(name))
+    return []
+
+
+def _secrets_or_files(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    from argcomplete.completers import FilesCompleter
+
+    from sandbox_console.service import find_paths, load
+
+    if parsed_args.leaks:
+        return list(FilesCompleter()(prefix))
+    with contextlib.suppress(Exception):
+        return sorted(name for name in load(find_paths()).secrets if name.startswith(prefix))
     return []
 
 

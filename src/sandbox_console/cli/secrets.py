@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
-from sandbox_console.errors import ConsoleError, SecretError, UsageError
+from sandbox_console.errors import ConsoleError, NotFound, SecretError, UsageError
 from sandbox_console.service import Console, Leak, SecretInfo, SecretSource
 from sandbox_console.service.effects.secret_definition import SecretDefinition
 
@@ -22,8 +23,6 @@ _NONE = "no secret is defined in the config; define one: sandbox-console secrets
 async def secrets(context: Context) -> int:
     """Run ``ls``, ``add``, ``rm`` or ``check``. A check exits 1 if a secret cannot be read or has leaked."""
     args = context.args
-    if args.what == "check" and args.paths and not args.leaks:
-        raise UsageError(f"secrets check takes no PATH without --leaks: {args.paths[0]!r}")
     async with context.open() as console:
         match args.what:
             case "ls":
@@ -110,11 +109,12 @@ def _record(secret: SecretInfo) -> dict[str, Any]:
 
 
 async def _check(context: Context, console: Console) -> int:
-    secrets = [await console.secrets.checked(secret) for secret in await _listed(context, console)]
+    listed = await _listed(context, console)
+    secrets = [await console.secrets.checked(secret) for secret in await _chosen(context, listed)]
     if context.json:
         for secret in secrets:
             context.record(_record(secret) | {"ok": not secret.problem, "problem": secret.problem, "note": secret.note})
-    else:
+    elif secrets or not context.args.words:
         context.table(("NAME", "FROM", "OK", "WHY NOT"), (_checked(secret) for secret in secrets))
     for secret in secrets:
         if secret.problem:
@@ -122,12 +122,26 @@ async def _check(context: Context, console: Console) -> int:
     return context.code
 
 
+async def _chosen(context: Context, listed: Sequence[SecretInfo]) -> list[SecretInfo]:
+    """Those that are named, or all. Reports names that are not defined. Raises UsageError for a path."""
+    names = dict.fromkeys(context.args.words)
+    known = {secret.name: secret for secret in listed}
+    unknown = [name for name in names if name not in known]
+    paths = await asyncio.to_thread(lambda: [name for name in unknown if Path(name).expanduser().exists()])
+    if paths:
+        hint = f"sandbox-console {shlex.join(['secrets', 'check', '--leaks', *paths])}"
+        raise UsageError(f"secrets check takes a PATH only with --leaks: {paths[0]!r}", hint=hint)
+    for name in unknown:
+        context.fail(NotFound(f"no secret is called {name!r}", hint="sandbox-console secrets ls"))
+    return [known[name] for name in names if name in known] if names else list(listed)
+
+
 def _checked(secret: SecretInfo) -> tuple[str, ...]:
     return secret.name, secret.source, "no" if secret.problem else "ok", secret.problem or secret.note or "-"
 
 
 async def _leaks(context: Context, console: Console) -> int:
-    paths = [Path(text).expanduser() for text in context.args.paths]
+    paths = [Path(text).expanduser() for text in context.args.words]
     if gone := await asyncio.to_thread(_missing, paths):
         raise UsageError(f"{gone[0]} does not exist", hint="name files and folders that exist")
     leaks: list[Leak] = []

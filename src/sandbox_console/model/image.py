@@ -56,3 +56,11 @@ class Snapshot(Struct, frozen=True):
     full: bool = False
     secrets: tuple[str, ...] = ()
     workspace: str = ""
+
+
+def tagged(name: str) -> str:
+    """A name with its tag, in its shortest form, so that two names of one image are equal. A digest is left out."""
+    rest = name.partition("@")[0]
+    for prefix in ("index.docker.io/", "docker.io/", "localhost/", "library/"):
+        rest = rest.removeprefix(prefix)
+    return rest if ":" in rest.rpartition("/")[2] else f"{rest}:latest"

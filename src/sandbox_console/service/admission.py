@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec
+from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, Unsupported
 from sandbox_console.model import check, ports
 from sandbox_console.model.access import access
 from sandbox_console.model.action import (
     Action,
     ChangeEgress,
+    Commit,
     Create,
     DenyEgress,
     Exec,
@@ -26,7 +27,7 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.host_action import RestoreSnapshot
-from sandbox_console.model.image import Snapshot
+from sandbox_console.model.image import Snapshot, tagged
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import roles
@@ -69,7 +70,7 @@ class Admission:
                 action = structs.replace(action, spec=spec)
             if isinstance(action, RestoreSnapshot):
                 snapshot = await self._inside.snapshot(action.backend, action.host, action.snapshot)
-            if denial := roles.forbidden(action, access(), target):
+            if denial := roles.forbidden(action, access(), target) or await self._replaces(action):
                 return Request(action, backend, target, denial, consent)
             await self._check(action, target)
             decision = await self.decide(action, target)
@@ -82,13 +83,27 @@ class Admission:
 
     async def decide(self, action: Action, target: Sandbox | None) -> Decision:
         """What the role of whoever acts and the policy say. Raises ConsoleError if its host is not known."""
-        if denial := roles.forbidden(labelled(action), access(), target):
+        if denial := roles.forbidden(labelled(action), access(), target) or await self._replaces(action):
             return denial
         if denial := await asyncio.to_thread(self._held, action, target):
             return denial
         capabilities = (await self._fleet.use(*place_of(action))).capabilities()
         injects = self._vault.injects(capabilities)
         return decide(action, self.policy, capabilities, target=target, injects=injects)
+
+    async def _replaces(self, action: Action) -> Deny | None:
+        """Why a person may not commit to a name that an image has: everybody's next sandboxes would be made of it."""
+        rights = access()
+        if not isinstance(action, Commit) or (rights.role == "admin" and not rights.labels):
+            return None
+        try:
+            there = await self._inside.images(*place_of(action))
+        except Unsupported:  # what has no list of images makes none, or none that others would use
+            return None
+        if all(tagged(action.image) != tagged(name) for image in there for name in image.names):
+            return None
+        text = f"an image is called {action.image} already, and to replace it concerns everybody: it is for admins"
+        return Deny(text, roles.RULE, hint="choose another name")
 
     def _held(self, action: Action, target: Sandbox | None) -> Deny | None:
         """Why an action is denied on a sandbox in quarantine."""

@@ -247,7 +247,7 @@ def make_backends(config: Config, paths: Paths, only: str = "", keys: _Keys | No
     """The backends that the config turns on, each with its folder and table. This imports no SDK.
 
     ``only`` is a name, or name/host, of those to make; ``keys`` reads the keys of servers. Raises ConfigError if there
-    is no such backend, and BackendUnreachable if it has no host.
+    is no such backend or it cannot be imported, and BackendUnreachable if it has no host.
     """
     only_name, _, only_host = only.partition("/")
     wanted = {name: bool(table.get("enabled", True)) for name, table in config.backends.items()}
@@ -266,7 +266,15 @@ def make_backends(config: Config, paths: Paths, only: str = "", keys: _Keys | No
         if only_name and name != only_name:
             continue
         table = {key: value for key, value in config.backends.get(name, {}).items() if key not in _OURS}
-        provider = registry.load(point)
+        try:
+            provider = registry.load(point)
+        except ConfigError as error:
+            if only_name:
+                raise
+            from sandbox_console.backends.common.missing_backend import MissingBackend  # rarely needed
+
+            backends.append(MissingBackend(name, error))
+            continue
         settings = BackendSettings(paths.backend(name), table, guests)
         made = provider.backends(structs.replace(settings, key=keys.read, mask=keys.mask) if keys else settings)
         if only_name and not made:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model import check
+from sandbox_console.model.access import access
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.oidc_options import OidcOptions
 
@@ -21,6 +23,10 @@ McpTool = Literal[
 
 READING: tuple[McpTool, ...] = ("list", "inspect", "logs", "why", "denied")
 """MCP tools that change nothing; the default of ``[mcp] allow``."""
+
+
+API_OWNER = "a2a.token"
+"""The label that every sandbox of the API has."""
 
 
 class ApiOptions(Struct, frozen=True, kw_only=True):
@@ -98,6 +104,22 @@ class McpOptions(Struct, frozen=True, kw_only=True):
 def from_template(templates: Mapping[str, Mapping[str, Any]], template: str, name: str) -> SandboxSpec:
     """A spec from a ``[templates.NAME]`` table, or from none if ``template`` is empty. Raises InvalidSpec."""
     return SandboxSpec.from_dict({**(templates[template] if template else {}), "name": name})
+
+
+def maker(labels: Mapping[str, str], label: str) -> str:
+    """Who made a sandbox, by the label of a server. It is empty for one of the API, whose caller chose the label."""
+    return "" if API_OWNER in labels else labels.get(label, "")
+
+
+def may_name(image: str, patterns: Sequence[str]) -> bool:
+    """Whether a caller may name an image: it matches one of the shell patterns.
+
+    ``dir:PATH`` is a folder of the server's machine. For callers who are no admins it needs a pattern that says
+    ``dir:``, as ``*`` speaks of images.
+    """
+    if image.startswith("dir:") and access().role != "admin":
+        patterns = [pattern for pattern in patterns if pattern.startswith("dir:")]
+    return any(fnmatchcase(image, pattern) for pattern in patterns)
 
 
 def template_problem(templates: Mapping[str, Mapping[str, Any]], template: str) -> str:

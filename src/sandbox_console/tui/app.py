@@ -146,12 +146,13 @@ class ConsoleApp(PageActions):
     # --- down: from events to the state, and from the state to the screen
 
     def on_arrived(self, message: Arrived) -> None:
-        self.fleet = reduce(self.fleet, message.events)
-
-    def watch_fleet(self, before: FleetState, state: FleetState) -> None:
-        self.main.show(state)
-        if state.config is not before.config:
+        before, state = self.fleet, reduce(self.fleet, message.events)
+        self.fleet = state
+        if state.config is not before.config:  # it may be equal, if the same parts were changed again
             self._tell_config(state.config)
+
+    def watch_fleet(self, state: FleetState) -> None:
+        self.main.show(state)
 
     def _tell_config(self, config: ConfigChanged) -> None:
         if config.own and not config.later:

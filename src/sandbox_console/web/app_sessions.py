@@ -7,6 +7,7 @@ import contextlib
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from aiohttp import WSCloseCode, web
@@ -245,11 +246,22 @@ class AppSessions:
     def _yielding(self, login: Login) -> AppSession | None:
         """The session that makes room for a login's new one: one whose tab was closed, else an unseen one of its own.
 
+        Else it is one of somebody who has most of the places and is no admin, if the login has none.
+
         A tab that is only being reloaded takes its session up again long before it is needed.
         """
         unseen = [(not view.tab_closed, view.left_at, view) for view in self._views.values() if view.left_at]
         yielding = [one for one in unseen if not one[0] or one[2].login is login]
-        return min(yielding, key=lambda one: one[:2], default=(True, 0.0, None))[2]
+        return min(yielding, key=lambda one: one[:2], default=(True, 0.0, self._crowding(login)))[2]
+
+    def _crowding(self, login: Login) -> AppSession | None:
+        """For somebody who has no session: the least used one of who has most of the places. An admin's stays."""
+        places = Counter(view.login.whose for view in self._views.values())
+        [(whose, count)] = places.most_common(1) or [("", 0)]
+        if login.whose in places or count <= max(1, self._options.max_sessions // 2):
+            return None
+        theirs = [view for view in self._views.values() if view.login.whose == whose and not view.login.sees_all]
+        return min(theirs, key=lambda view: view.used, default=None)
 
     def _room(self) -> int:
         return self._options.max_sessions - len(self._views)

@@ -62,6 +62,11 @@ class Login:
         return f"browser:{name}{'.' if name else ''}{self.id}@{self.peer}"
 
     @property
+    def whose(self) -> str:
+        """Who has it: a person, a token that is nobody's, or the server's owner. Equal in all logins of one."""
+        return _whose(self.person, self.token)
+
+    @property
     def sees_all(self) -> bool:
         """Whether it may see and end everybody's sessions: the server's own token, and admins without labels."""
         if self.person is None:
@@ -157,9 +162,9 @@ class Logins:
             return "its token or user was changed or removed"
         return "" if self._logins.get(_digest(login.cookie)) is login else "the login has ended"
 
-    def _in_the_way(self, name: str) -> bytes | None:
+    def _in_the_way(self, whose: str) -> bytes | None:
         """The oldest login of this person if there are many, so that nobody pushes others out; else of all, if full."""
-        own = [key for key, one in self._logins.items() if (one.person.name if one.person else "") == name]
+        own = [key for key, one in self._logins.items() if one.whose == whose]
         if len(own) >= MOST_LOGINS:
             return own[0]
         return next(iter(self._logins)) if len(self._logins) >= MOST_LOGINS_OF_ALL else None
@@ -196,7 +201,7 @@ class Logins:
             return True
 
     def _add(self, peer: str, token: Token | None = None, person: Identity | None = None, by: str = "token") -> Login:
-        while full := self._in_the_way(person.name if person else ""):
+        while full := self._in_the_way(_whose(person, token)):
             del self._logins[full]
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login = Login(secrets.token_hex(4), peer, self._clock() + LIFETIME_S, cookie, key, token, person, by)
@@ -234,6 +239,11 @@ def _from_file(file: Path, guest_folders: GuestFolders) -> str:
     if stat.S_IMODE(mode) & 0o077:
         raise ConfigError(f"the token file {file} can be read by others", hint=f"chmod 600 {file}")
     return token
+
+
+def _whose(person: Identity | None, token: Token | None) -> str:
+    """Whose a login is: a person's, that of a token that is nobody's, or the server's owner's."""
+    return f"person:{person.name}" if person else f"token:{token.id}" if token else ""
 
 
 def _digest(value: str) -> bytes:

@@ -70,7 +70,7 @@ class OidcLogins:
         begun = self._begun.pop(state, None)
         if begun is None or self._clock() > begun.until:
             raise OidcFailed("its state is unknown, was used before, or is too old")
-        if not compare_digest(begun.browser.encode(), browser.encode()):
+        if not _same(begun.browser, browser):
             raise OidcFailed("another browser began this login")
         if not code:
             raise OidcFailed("the provider let nobody in")
@@ -93,13 +93,18 @@ class OidcLogins:
         handed = self._handed.pop(token, None)
         if handed is None or self._clock() > handed.until:
             return None
-        return handed.person if compare_digest(handed.browser.encode(), browser.encode()) else None
+        return handed.person if _same(handed.browser, browser) else None
 
     async def leave(self, person: Identity | None, back: str) -> str:
         """Where a person logs out at the provider; empty if that is not possible."""
         if person is None or not person.proof:
             return ""
         return await asyncio.to_thread(self._provider.end_session, person.proof, back)
+
+
+def _same(known: str, shown: str) -> bool:
+    """Whether a browser shows the cookie that it got. What was sent need not be text."""
+    return compare_digest(known.encode(), shown.encode("utf-8", "surrogatepass"))
 
 
 def _keep(where: dict[str, T], key: str, value: T) -> None:

@@ -81,7 +81,7 @@ class AppProcess(AppService):
 
     async def repaint(self, away_s: float | None = None) -> None:
         """Request that the app redraws its whole screen, for another terminal. ``away_s`` is how long nobody looked."""
-        await self.send_meta({"type": "repaint", "away_s": None if away_s is None else round(away_s)})
+        await self.send_meta({"type": "repaint", "away_ms": None if away_s is None else round(away_s * 1000)})
 
     async def run(self) -> None:
         """Pass on the app's packets until it ends, then clean up its processes and report why it ended."""

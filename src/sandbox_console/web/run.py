@@ -76,7 +76,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
         held = stack.enter_context(listening(options, options.port, guest_folders))
         records = await stack.enter_async_context(visit_records(options.config, say, on=options.command is None))
         server = BrowserServer(options, logins, held.authorities, say, records, await _provider(options, held))
-        await stack.enter_async_context(session_control(folder_of(find_paths()), server.views, say))
+        await stack.enter_async_context(session_control(folder_of(find_paths()), server.views, say, server.clear))
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
         async with accepting(app, held, tls, Connections(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)
@@ -121,6 +121,8 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
     else:
         say(f"{url}/#token={logins.token}")
     say("the link works once; stop with Ctrl+C" if not logins.reusable else "stop with Ctrl+C")
+    if options.user_header and any(map(is_loopback, options.trust_proxy)):
+        say("warning: every account of this machine can connect as the proxy and name any user; --socket prevents that")
 
 
 def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:

@@ -60,6 +60,10 @@ class BrowserServer(Server):
         """The running sessions."""
         return self._views
 
+    def clear(self) -> None:
+        """Remove the uploads that servers which were killed have left. Only while no other server runs."""
+        self._uploads.clear()
+
     def count_sessions(self) -> int:
         """How many sessions run."""
         return len(self._views)

@@ -19,20 +19,27 @@ _LINE_S = 5.0
 
 
 @contextlib.asynccontextmanager
-async def session_control(folder: Path, sessions: AppSessions, say: Callable[[str], None]) -> AsyncIterator[None]:
-    """Answer while inside. A folder that cannot be used is reported, and the server runs without this."""
+async def session_control(
+    folder: Path, sessions: AppSessions, say: Callable[[str], None], clear: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Answer while inside. A folder that cannot be used is reported, and the server runs without this.
+
+    ``clear`` removes what servers that were killed have left. It is called if no other server runs.
+    """
     async with contextlib.AsyncExitStack() as stack:
         try:
-            await _listen(stack, folder, sessions)
+            if await _listen(stack, folder, sessions):
+                await asyncio.to_thread(clear)
         except OSError as error:
             say(f"warning: `sandbox-console sessions` cannot see this server: {folder}: {error.strerror or error}")
         yield
 
 
-async def _listen(stack: contextlib.AsyncExitStack, folder: Path, sessions: AppSessions) -> None:
+async def _listen(stack: contextlib.AsyncExitStack, folder: Path, sessions: AppSessions) -> bool:
+    """Listen until the end of the stack. Returns whether no other server runs."""
     place = ProcessFolder(str(folder), make=True)
     stack.callback(place.close)
-    _remove_abandoned(place)
+    alone = _remove_abandoned(place)
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     lock = place.take(name)
     if lock is None:
@@ -49,6 +56,7 @@ async def _listen(stack: contextlib.AsyncExitStack, folder: Path, sessions: AppS
     server = await asyncio.start_unix_server(answer, sock=place.listen(name))
     stack.push_async_callback(server.wait_closed)
     stack.callback(server.close)
+    return alone
 
 
 async def _answer(sessions: AppSessions, question: object) -> bytes:
@@ -60,10 +68,16 @@ async def _answer(sessions: AppSessions, question: object) -> bytes:
     return b"null"
 
 
-def _remove_abandoned(place: ProcessFolder) -> None:
-    """Remove the files of servers that were killed."""
+def _remove_abandoned(place: ProcessFolder) -> bool:
+    """Remove the files of servers that were killed. Returns whether there are no others."""
+    alone = True
     for file in os.listdir(place.fd):  # noqa: PTH208 - an open folder
         name = file.removesuffix(".lock")
-        if name != file and (lock := place.take(name)) is not None:
+        if name == file:
+            continue
+        if (lock := place.take(name)) is None:
+            alone = False
+        else:
             place.leave(name)
             os.close(lock)
+    return alone

@@ -53,7 +53,7 @@ class BrowserDriver(WebDriver):
         if packet_type in ("focus", "blur"):
             self._has_focus = packet_type == "focus"
         if packet_type == "repaint":
-            self._loop.call_soon_threadsafe(self._repaint, payload.get("away_s"))
+            self._loop.call_soon_threadsafe(self._repaint, payload.get("away_ms"))
         elif packet_type == "uploaded":
             if (take := getattr(self._app, "take_upload", None)) is not None:
                 self._loop.call_soon_threadsafe(self._app.call_later, take, str(payload["path"]))
@@ -71,14 +71,14 @@ class BrowserDriver(WebDriver):
         """Let the page's title and icon say how many faults there are."""
         self.write_meta({"type": "faults", "count": count})
 
-    def _repaint(self, away_s: object) -> None:
+    def _repaint(self, away_ms: object) -> None:
         self.write("\x1b[?1049h")
         self._enable_mouse_support()
         self.write("\x1b[?25l")
         self._enable_bracketed_paste()
         self._app.refresh(layout=True)
-        if isinstance(away_s, int) and (back := getattr(self._app, "came_back", None)) is not None:
-            self._app.call_later(back, away_s)
+        if isinstance(away_ms, int) and (back := getattr(self._app, "came_back", None)) is not None:
+            self._app.call_later(back, away_ms / 1000)
 
     def _copy(self, encoded: str) -> None:
         try:

@@ -36,6 +36,8 @@ class Uploads:
         view = self._views.of_page(login, request.headers.get(VIEW, ""))
         if view is None:
             raise web.HTTPNotFound(text="That session is gone.\n")
+        if login.person is not None and login.person.rights.role == "viewer":  # the app would only refuse it later
+            raise web.HTTPForbidden(text="You are a viewer, who changes nothing.\n")
         name = _safe_name(request.headers.get(NAME, ""))
         if request.content_length is None or request.content_length > MOST_BYTES:
             raise web.HTTPRequestEntityTooLarge(MOST_BYTES, text=f"At most {MOST_BYTES >> 30} GiB at a time.\n")
@@ -55,7 +57,7 @@ class Uploads:
         return web.json_response({})
 
     def clear(self) -> None:
-        """Remove what servers that were killed have left. Only for a server that has just begun."""
+        """Remove what servers that were killed have left. Only while no server runs."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -10,11 +10,11 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -24,6 +24,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 RUNNING = {}
+INTERRUPTED = set()
+LONGEST = 1 << 20  # a longer line is sent in pieces: as one it would fill the sandbox's memory
 PTYS = {}
 
 
@@ -116,6 +118,10 @@ class Pty:
         self.tell(os.waitstatus_to_exitcode(status))
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # as Go's; with Python's 5 the server finds connections of twenty commands at once dropped
+
+
 class Execd(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -170,6 +176,7 @@ class Execd(BaseHTTPRequestHandler):
     def do_DELETE(self):
         path, query = self.parts()
         if path == "/command" and query.get("id") in RUNNING:
+            INTERRUPTED.add(query["id"])
             os.killpg(RUNNING[query["id"]].pid, signal.SIGKILL)
             return self.answer({})
         if path.startswith("/pty/") and path[5:] in PTYS:
@@ -187,51 +194,62 @@ class Execd(BaseHTTPRequestHandler):
     def run_command(self, asked):
         words = asked.get("argv") or ["bash" if Path("/bin/bash").exists() else "sh", "-c", asked["command"]]
         env = {**os.environ, **(asked.get("envs") or {})}
-        try:
-            child = subprocess.Popen(
-                words, cwd=asked.get("cwd") or None, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, start_new_session=True, user=asked.get("uid"), group=asked.get("gid"),
-            )  # fmt: skip
-        except OSError as error:
-            child, code = None, 126 if isinstance(error, PermissionError) else 127
-            text = f"{words[0]}: {error.strerror}"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        id_ = uuid.uuid4().hex
-        self.event(type="init", text=id_)
-        if child is None:
-            self.event(type="error", error={"ename": "CommandExecError", "evalue": str(code), "traceback": [text]})
-        else:
-            RUNNING[id_] = child
-            self.follow(child, asked.get("timeout"))
-            RUNNING.pop(id_)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            try:
+                child = subprocess.Popen(
+                    words, cwd=asked.get("cwd") or None, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                    start_new_session=True, user=asked.get("uid"), group=asked.get("gid"),
+                )  # fmt: skip
+            except OSError as error:
+                child, code = None, 126 if isinstance(error, PermissionError) else 127
+                text = f"{words[0]}: {error.strerror}"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            id_ = uuid.uuid4().hex
+            self.event(type="init", text=id_)
+            if child is None:
+                self.event(type="error", error={"ename": "CommandExecError", "evalue": str(code), "traceback": [text]})
+            else:
+                RUNNING[id_] = child
+                self.follow(id_, child, {"stdout": out, "stderr": err}, asked.get("timeout"))
+                RUNNING.pop(id_)
         self.wfile.write(b"0\r\n\r\n")
 
-    def follow(self, child, timeout_ms):
-        began, names = time.time(), {child.stdout: "stdout", child.stderr: "stderr"}
-        rest = dict.fromkeys(names, b"")
-        while rest:
-            ready, _, _ = select.select([*rest], [], [], 0.1)
+    def follow(self, id_, child, files, timeout_ms):
+        """Read the files that the command writes to: its output is stored before it is sent."""
+        began, places, rest = time.time(), dict.fromkeys(files, 0), {name: bytearray() for name in files}
+        ended = False
+        while not ended:
             if timeout_ms and time.time() - began > timeout_ms / 1000:
                 os.killpg(child.pid, signal.SIGKILL)
-            for one in ready:
-                data = os.read(one.fileno(), 65536)
-                whole = (rest[one] + data).split(b"\n")
-                rest[one] = whole.pop()
-                for line in whole:
-                    self.event(type=names[one], text=line.decode("utf-8", "replace") or "\n")
-                if not data and (last := rest.pop(one)):
-                    self.event(type=names[one], text=last.decode("utf-8", "replace"))
-            if not ready and child.poll() is not None:
-                break
+            ended = child.poll() is not None  # before the reads, so that the last of it is read
+            for name, file in files.items():
+                while id_ not in INTERRUPTED and (data := os.pread(file.fileno(), 65536, places[name])):
+                    places[name] += len(data)
+                    self.lines(name, rest[name], data)
+            time.sleep(0 if ended else 0.02)
+        for name, last in rest.items():
+            if last and id_ not in INTERRUPTED:
+                self.event(type=name, text=last.decode("utf-8", "replace"))
         code = child.wait()
         if code == 0:
             self.event(type="execution_complete", execution_time=int((time.time() - began) * 1000))
         else:
             value = str(code if code > 0 else 128 - code)
             self.event(type="error", error={"ename": "CommandExecError", "evalue": value, "traceback": []})
+
+    def lines(self, name, rest, data):
+        rest += data
+        if len(rest) > LONGEST and b"\n" not in data:
+            self.event(type=name, text=rest.decode("utf-8", "replace"))
+            rest.clear()
+        if b"\n" in data:
+            *whole, last = bytes(rest).split(b"\n")
+            rest[:] = last
+            for line in whole:
+                self.event(type=name, text=line.decode("utf-8", "replace") or "\n")
 
     def terminal(self, id_, since, pipe):
         one = PTYS.get(id_)
@@ -303,4 +321,4 @@ class Execd(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts what is in the background without it
-    ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1]) if len(sys.argv) > 1 else 44772), Execd).serve_forever()
+    Server(("0.0.0.0", int(sys.argv[1]) if len(sys.argv) > 1 else 44772), Execd).serve_forever()

@@ -12,7 +12,7 @@ from rich.style import Style
 from tests.tui.app.scene import until
 from textual import events
 from textual.command import CommandList, CommandPalette
-from textual.widgets import OptionList
+from textual.widgets import Input, OptionList
 
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.tui.audit.audit_screen import AuditScreen
@@ -261,3 +261,18 @@ async def test_a_timer_that_runs_once_ticks_although_the_process_stood_still_as_
         monkeypatch.setattr("textual._time.get_time", lambda: float(next(seconds)))
         app.set_timer(1 / 120, lambda: ticked.append(True))
         await until(pilot, lambda: ticked)
+
+
+async def test_a_key_does_not_overtake_those_that_wait_no_more_but_are_not_delivered_yet(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("slash")
+        await until(pilot, lambda: isinstance(app.focused, Input))
+        wait = app._wait()
+        for key in "abc":
+            app.post_message(events.Key(key, key))
+        await until(pilot, lambda: len(app._typed) == 3)
+        app.call_later(app._go_on, wait)
+        for key in "de":  # they are in the queue before the delivery of what waited
+            app.post_message(events.Key(key, key))
+        await until(pilot, lambda: len(app.focused.value) == 5)
+        assert app.focused.value == "abcde"

@@ -12,6 +12,7 @@ from sandbox_console.model.action import Kill
 from sandbox_console.service import find_paths, open_console
 from sandbox_console.tui.app import ConsoleApp
 
+APPLIED = "Applied now: secrets."
 GOOD = '[tui]\nstats_interval_s = 3600\n\n[secrets.ONE]\nfrom = "env:ONE"\n'
 
 
@@ -80,6 +81,17 @@ async def test_a_new_secret_and_a_new_policy_are_in_force_at_once(run, config, f
         config(GOOD)
         await until(pilot, lambda: app.service.secrets.names == ["ONE"])
         await app.service.perform(Kill(first)).result()
+
+
+async def test_each_change_is_told_though_it_is_of_the_same_part_as_the_one_before(run, config):
+    async with run() as (app, pilot):
+        for count, names in enumerate((["ONE", "TWO"], ["ONE", "THREE", "TWO"]), 1):
+            config(
+                "".join(f'[secrets.{name}]\nfrom = "env:{name}"\n' for name in names)
+                + "[tui]\nstats_interval_s = 3600\n"
+            )
+            await until(pilot, lambda names=names: sorted(app.service.secrets.names) == names)
+            await until(pilot, lambda count=count: sum(APPLIED in text for _, _, text in app.message_log) == count, 5)
 
 
 async def test_read_only_outlives_a_configuration_that_says_otherwise(run, config):

@@ -20,7 +20,7 @@ NEEDS_ONE = {
 }  # fmt: skip
 PAGES = {
     "create", "egress-inbox", "audit-log", "images", "snapshots", "pulse", "columns", "merge-logs", "backends",
-    "messages", "help", "alerts", "create-from",
+    "messages", "help", "alerts", "create-from", "kept-shells", "recordings",
 }  # fmt: skip
 ACTIONS = {one.id: one.action for one in MAIN_KEYS if isinstance(one, Binding) and one.id}
 MOVES = [one.action for one in (*FleetTable.BINDINGS, *MarkedTable.BINDINGS) if isinstance(one, Binding)]

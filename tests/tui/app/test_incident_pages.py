@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 from tests.tui.app.scene import NOW, NS, fleet, ref, samples, sandbox, screen_text, until
+from tests.tui.app.test_recordings import playing, shown, write
 from textual.widgets import Input
 
 from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.log import LogRecord, Stream
-from sandbox_console.model.recording import Recording
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.timeline import ClockDifference, Missing, Moment, Source, Timeline
-from sandbox_console.recording.cast import Line
 from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.incident import timeline_rows, timeline_screen
-from sandbox_console.tui.incident.recording_page import RecordingPage
 from sandbox_console.tui.incident.timeline_rows import Window
 from sandbox_console.tui.incident.timeline_screen import TimelineScreen
 from sandbox_console.tui.incident.why_screen import WhyScreen
@@ -180,34 +176,39 @@ async def test_an_audit_row_is_opened_and_escape_goes_back_one_by_one(run_app):
         await until(pilot, lambda: app.screen is app.main)
 
 
-class Recorded:
-    """Recordings of one shell, which began at NOW - 100 and wrote a line every ten seconds."""
-
-    async def list(self) -> list[Recording]:
-        return [Recording("rec1", "crashed", ref(CRASHED), "user:tester", NOW - 100, 90.0, 1, 5)]
-
-    async def text(self, _: str) -> AsyncIterator[Line]:
-        for at in range(0, 90, 10):
-            yield Line(float(at), float(at), f"line at {at}\x1b[2J")
-
-
 async def test_a_moment_leads_to_the_recordings_second(run_app, monkeypatch):
     async def moments(*_: object, **__: object) -> Timeline:
         return told(moment(NOW - 65, "a denial", Source.EGRESS, "denied"))
 
     monkeypatch.setattr(timeline_screen, "timeline", moments)
+    lines = [(float(at), "o", f"line at {at}\r\n") for at in range(0, 90, 10)]
+    write("rec1", lines, CRASHED, timestamp=int(NOW) - 100)
     async with run_app() as (app, pilot):
-        app.service.recordings = Recorded()
         app.main.select(ref(CRASHED))
         await pilot.press("semicolon")
         await page(app, pilot, TimelineScreen)
         await until(pilot, lambda: "a denial" in screen_text(app))
         await pilot.press("p")
-        await page(app, pilot, RecordingPage)
-        await until(pilot, lambda: "▶" in screen_text(app))
-        [marked] = [line for line in screen_text(app).splitlines() if "▶" in line]
-        assert "line at 30" in marked
-        assert "Recording rec1 at 35.0 s" in screen_text(app)
+        await playing(pilot, app)
+        await until(pilot, lambda: "line at 30" in shown(app))
+        await pilot.pause(0.3)
+        assert "line at 40" not in shown(app), "it stands still"
+        assert "‖ 0:35 / 1:20" in screen_text(app)
+        await pilot.press("space")
+        await until(pilot, lambda: "line at 40" in shown(app))
+        await pilot.press("escape")
+        await page(app, pilot, TimelineScreen)
+
+
+async def test_a_moment_without_a_recording_says_so(run_app):
+    async with run_app() as (app, pilot):
+        app.main.select(ref(CRASHED))
+        await pilot.press("semicolon")
+        await page(app, pilot, TimelineScreen)
+        await until(pilot, lambda: app.screen.query_one(FleetTable).rows)
+        await pilot.press("p")
+        await until(pilot, lambda: "No recorded shell was open at this time." in screen_text(app))
+        assert isinstance(app.screen, TimelineScreen)
 
 
 @pytest.mark.parametrize(

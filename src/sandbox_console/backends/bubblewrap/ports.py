@@ -11,6 +11,7 @@ from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
 from sandbox_console.backends.common.messages import address_taken, reach
 from sandbox_console.errors import Conflict
+from sandbox_console.model.access import access
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -72,6 +73,8 @@ def taken(host_address: str, hint: str, name: str, others: Callable[[], Sequence
     """The error for an address that is taken, with the name of the sandbox that has it if it is ours. Blocks."""
     holder = next((one.spec.name for one in others() for at in _bound(one) if _excludes(at, host_address)), "")
     number = host_address.rpartition(":")[2]
+    if access().labels:  # it may be one that this person may not see
+        return address_taken(name, host_address, "", hint)
     hint += f", or stop {holder} first" if holder else f"; whose it is: ss -ltnp sport = :{number}"
     return address_taken(name, host_address, holder, hint)
 

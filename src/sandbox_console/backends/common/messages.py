@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from sandbox_console.errors import Conflict
+from sandbox_console.model.access import access
 
 UNCOUNTED = "of any size and number of files: no kernel counts them for a folder"
 """The note on a workspace: quotas belong to the file system, by user or project, and to its administrator."""
@@ -24,8 +25,12 @@ def name_taken(name: str) -> Conflict:
 
 
 def address_taken(name: str, host_address: str, holder: str, hint: str) -> Conflict:
-    """Port ``host_address`` of sandbox ``name`` is in use by ``holder``, which is empty if that is not known."""
-    return Conflict(f"{name}: {host_address} is taken by {holder or 'another program of the host'}", hint=hint)
+    """Port ``host_address`` of sandbox ``name`` is in use by ``holder``, which is empty if that is not known.
+
+    People with labels are not told the holder's name, as it may be that of a sandbox that they may not see.
+    """
+    who = "another sandbox or program" if access().labels else holder or "another program of the host"
+    return Conflict(f"{name}: {host_address} is taken by {who}", hint=hint)
 
 
 def reach(addresses: Iterable[str]) -> str:

@@ -81,6 +81,13 @@ def image(module: Any, name: str) -> Any:
     return module.Image.bind(name.removeprefix("dir:")) if name.startswith("dir:") else name
 
 
+def path_problem(name: str) -> str:
+    """Why a name is none of an image; empty if it is one. The runtime would take a path for a folder of this host."""
+    if name[:1].isascii() and (name[:1].isalnum() or name[:1] == "["):
+        return ""
+    return f"{name!r} is not an image's name; a folder with a root file system is dir:PATH"
+
+
 def whole_cpus(spec: SandboxSpec) -> int:
     """The number of vCPUs, rounded up if limits are best-effort. Otherwise raises InvalidSpec for a fraction."""
     cpus = spec.cpus if spec.cpus is not None else 1
@@ -120,4 +127,6 @@ def problems(spec: SandboxSpec) -> Mapping[str, str]:
 def _image_problem(name: str, folder: str) -> str:
     if not name.strip():
         return "an image is needed, for example alpine:3, or dir:PATH for a folder with a root file system"
+    if not folder and (wrong := path_problem(name)):
+        return wrong
     return f"{folder} is not a folder" if folder and not Path(folder).is_dir() else ""

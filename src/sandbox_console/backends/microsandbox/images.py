@@ -13,7 +13,7 @@ from typing import Any
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.microsandbox import pull as pulls
 from sandbox_console.backends.microsandbox import sdk, translate
-from sandbox_console.backends.microsandbox.create_options import Options
+from sandbox_console.backends.microsandbox.create_options import Options, path_problem
 from sandbox_console.errors import BackendError, Conflict, NotFound, UsageError
 from sandbox_console.model.image import Image, Prunable
 
@@ -29,7 +29,9 @@ async def images(module: Any, waiting: Counter[str]) -> Sequence[Image]:
 
 
 async def pull(module: Any, name: str, options: Options, progress: Progress) -> str:
-    """Pull an image from its registry; returns its digest."""
+    """Pull an image from its registry; returns its digest. Raises UsageError for what is no name of an image."""
+    if wrong := path_problem(name):
+        raise UsageError(wrong)
     await pulls.pull(module, name, options.insecure(name), progress)
     found = await sdk.call(module, f"image {name}", module.Image.get(name))
     return str(found.manifest_digest or found.reference)

@@ -109,7 +109,7 @@ class OpenSandboxBackend(Refusing):
 
         async def runs() -> bool:
             try:
-                return (await self.inspect(ref)).status in _LIVE
+                return (await self.inspect(ref)).status in _LIVE and await self._place(ref) == place
             except NotFound:
                 return False
 

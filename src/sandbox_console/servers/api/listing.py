@@ -16,8 +16,9 @@ from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.servers.api.authentication import Caller
 from sandbox_console.service.reads.lookup import host_label
+from sandbox_console.service.server_options import API_OWNER
 
-TOKEN, SUBJECT, BUCKET = "a2a.token", "a2a.subject", "a2a.bucket"
+TOKEN, SUBJECT, BUCKET = API_OWNER, "a2a.subject", "a2a.bucket"
 """The labels with the owner of a sandbox."""
 
 MADE_HERE = re.compile(r"sb-[0-9a-f]{12}\Z")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from msgspec import structs
@@ -19,7 +18,7 @@ from sandbox_console.servers.api.authentication import Caller
 from sandbox_console.servers.api.leftovers import RUN
 from sandbox_console.servers.api.listing import BUCKET, MADE_HERE, SUBJECT, TOKEN, Box, Listing, box_of
 from sandbox_console.servers.api.schemas import CreateBody, RunBody
-from sandbox_console.service.server_options import from_template, with_labels
+from sandbox_console.service.server_options import from_template, may_name, with_labels
 
 OWN = ("a2a.", "msb.", "mcp.", "sandbox-console.")
 """The beginnings of labels that callers cannot set: those of this server, and with which others know their callers."""
@@ -146,7 +145,7 @@ class Sandboxes:
         options = self._options
         if caller.bucket and caller.bucket != body.bucket:
             return Denied("the grant is for another bucket", rule="api.bucket")
-        if not any(fnmatchcase(body.image, pattern) for pattern in options.images):
+        if not may_name(body.image, options.images):
             return Denied(f"image {body.image!r} is not among those allowed", rule="api.images")
         for field, cap in (("memory_mib", options.max_memory_mib), ("cpus", options.max_cpus)):
             if (getattr(spec, field) or 0) > cap:

@@ -14,7 +14,7 @@ from sandbox_console.model.actor import acting
 from sandbox_console.model.check import name_problem
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
 from sandbox_console.service.reads.lookup import host_label
-from sandbox_console.service.server_options import from_template, with_labels
+from sandbox_console.service.server_options import from_template, maker, with_labels
 
 CALLER = "mcp.caller"
 """The label that names the caller who made a sandbox."""
@@ -68,7 +68,7 @@ class Visible:
             raise UsageError(f"name: {wrong}")
         labels = {**self._labels, CALLER: acting()}
         spec = with_labels(from_template(self.opened.config.templates, template, name), labels)
-        own = [sandbox for sandbox in (await self.every())[0] if sandbox.labels.get(CALLER) == acting()]
+        own = [sandbox for sandbox in (await self.every())[0] if maker(sandbox.labels, CALLER) == acting()]
         if len(own) >= self.options.max_sandboxes:
             host = await self.opened.place_for(self.options.backend)
             denied = Denied(f"you have made {len(own)} sandboxes, the most allowed", rule="mcp.max_sandboxes")
@@ -77,7 +77,7 @@ class Visible:
 
     async def need_own(self, sandbox: Sandbox, action: Action) -> None:
         """Raise Denied, with a row, if the caller did not make the sandbox."""
-        if sandbox.labels.get(CALLER) != acting():
+        if maker(sandbox.labels, CALLER) != acting():
             await self.refuse(action, Denied("somebody else made it, so you may not remove it", rule="mcp.own"))
 
     async def refuse(self, action: Action, denied: Denied) -> NoReturn:

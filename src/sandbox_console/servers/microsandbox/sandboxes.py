@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from fnmatch import fnmatchcase
 
 from msgspec import structs
 
@@ -17,7 +16,7 @@ from sandbox_console.model.access import access, full, limited_to
 from sandbox_console.model.action import Create
 from sandbox_console.model.sandbox import HealthState, Sandbox, Stats, Status
 from sandbox_console.servers.microsandbox.protocol import Config, Place
-from sandbox_console.service.server_options import from_template, with_labels
+from sandbox_console.service.server_options import from_template, maker, may_name, with_labels
 
 TOKEN, NAMESPACE, NAME = "msb.token", "msb.namespace", "msb.name"
 """The labels with the owner of a sandbox, and what the client calls it."""
@@ -54,7 +53,7 @@ class Sandboxes:
         return [
             one
             for one in rows
-            if one.managed and one.ref.host == host and one.labels.get(TOKEN) and one.labels.get(NAME)
+            if one.managed and one.ref.host == host and maker(one.labels, TOKEN) and one.labels.get(NAME)
             if not token or (token == one.labels[TOKEN] and access().sees(one.labels))
         ]
 
@@ -117,7 +116,7 @@ class Sandboxes:
 
     def _not_allowed(self, spec: SandboxSpec, config: Config) -> Denied | None:
         options = self._options
-        if not any(fnmatchcase(config.image, pattern) for pattern in options.images):
+        if not may_name(config.image, options.images):
             return Denied(f"image {config.image!r} is not among those allowed", rule="microsandbox.images")
         for field, cap in (("memory_mib", options.max_memory_mib), ("cpus", options.max_cpus)):
             if (getattr(spec, field) or 0) > cap:

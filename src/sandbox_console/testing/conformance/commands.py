@@ -124,7 +124,7 @@ class Commands(Checks):
         rig.needs_sh(Capability.EXEC)
         ref = await rig.idle()
         process = await rig.exec(ref, "sh", "-c", f"head -c {64 * _MIB} /dev/zero; : marker-of-flood")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(rig.profile.flood_s)
         assert "marker-of-flood" in await rig.processes(ref)
         await process.kill()
 

@@ -43,7 +43,7 @@ class Profile(Struct, frozen=True):
     seconds and all checks use one state: an empty list that will hold a sleeping sandbox from check to check, which its
     owner removes at the end. ``runtime`` is the name of a runtime that the backend has. ``outside`` are two names that
     its gateways resolve to the host of ``host_command``, and the address of both. ``no_walls`` is why nothing keeps its
-    guests in, if it says so itself.
+    guests in, if it says so itself. ``flood_s`` is how long a command is given to write what nobody reads.
     """
 
     label: str
@@ -63,6 +63,7 @@ class Profile(Struct, frozen=True):
     runtime: str = ""
     outside: tuple[str, str, str] | None = None
     no_walls: str = ""
+    flood_s: float = 0.5
 
 
 class Ran(Struct):

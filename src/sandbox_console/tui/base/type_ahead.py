@@ -46,6 +46,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         self._waits: dict[object, asyncio.TimerHandle] = {}
         self._typed: list[events.Key | events.Paste] = []
         self._passing: object = None
+        self._delivered: events.Key | events.Paste | None = None
         self._dropped = 0
         self._telling: Timer | None = None
 
@@ -122,8 +123,13 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         self._waits[wait] = later(WAIT_S / WAIT_PARTS, self._count_down, wait, left - 1)
 
     def _held(self, event: events.Key | events.Paste) -> bool:
-        """Return whether an event must wait. One that bubbles up through the widgets does not wait for itself."""
-        return bool(self._waits.keys() - ({self._passing} if event.is_forwarded else set()))
+        """Return whether an event must wait. One that bubbles up through the widgets does not wait for itself.
+
+        A new one also waits for those that wait no more but are not delivered yet, or it would overtake them.
+        """
+        if event.is_forwarded:
+            return bool(self._waits.keys() - {self._passing})
+        return bool(self._waits) or (bool(self._typed) and event is not self._delivered)
 
     def _may_open(self, event: events.Event) -> TypeGuard[events.InputEvent]:
         """Return whether an event may open something: a click, or a key other than a letter in an input line.
@@ -183,11 +189,13 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
 
     async def _deliver(self) -> None:
         while self._typed and not self._waits:
-            match self._typed.pop(0):
+            match held := self._typed.pop(0):
                 case events.Paste(text=text):
-                    await self.on_event(events.Paste(text))
+                    self._delivered = events.Paste(text)
                 case key:
-                    await self.on_event(events.Key(key.key, key.character))
+                    self._delivered = events.Key(key.key, key.character)
+            self._delivered.time = held.time  # its place, if it has to wait again
+            await self.on_event(self._delivered)
 
 
 def after_keys(screen: Screen[Any], then: Callable[[], object]) -> None:

@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.recording import Recording
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.model.timeline import Missing, Moment, Source, Timeline
@@ -26,7 +27,6 @@ from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.detail.audit_tab import entry_words
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.incident import timeline_rows
-from sandbox_console.tui.incident.recording_page import recording_page
 from sandbox_console.tui.incident.timeline_rows import Window
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.text.formatting import error_words, many, shown_name, span
@@ -235,20 +235,22 @@ class TimelineScreen(Screen[LogPlace | None]):
             self.dismiss(LogPlace(moment.ref, int((moment.at - 1e-6) * 1e9)))
 
     def action_recording(self) -> None:
-        """Show what was in a recorded shell at this time."""
+        """Open the player of a recorded shell at this time."""
         if (moment := self._moment) is not None:
             self.run_worker(self._open_recording(moment), group="timeline-row", exclusive=True)
 
     async def _open_recording(self, moment: Moment) -> None:
+        from sandbox_console.tui.recordings.player_screen import PlayerScreen  # with its emulator
+
         try:
-            page = await recording_page(self._service, moment)
+            recording = next((one for one in await self._service.recordings.list() if _covers(one, moment)), None)
+            if recording is None:
+                self.notify("No recorded shell was open at this time.", severity="warning")
+            elif self.app.screen is self:
+                second = min(max(moment.at - recording.at, 0.0), recording.duration_s)
+                self.app.push_screen(PlayerScreen(self._service, recording, second, paused=True))
         except ConsoleError as error:
             self.notify(error_words(error), title="recording", severity="error")
-            return
-        if page is None:
-            self.notify("No recorded shell was open at this time.", severity="warning")
-        elif self.app.screen is self:
-            self.app.push_screen(page)
 
     def _sandbox(self, moment: Moment) -> Sandbox:
         return next(sandbox for sandbox in self._sandboxes if sandbox.ref == moment.ref)
@@ -258,6 +260,13 @@ class TimelineScreen(Screen[LogPlace | None]):
         command = " ".join(["sandbox-console timeline", *(str(sandbox.ref) for sandbox in self._sandboxes)])
         self.app.copy_to_clipboard(command)
         self.notify(f"Copied: {clean(command, cap=200)}")
+
+
+def _covers(recording: Recording, moment: Moment) -> bool:
+    """Whether a recording was going on. A shell's row in the audit log is a moment before its recording."""
+    mine = recording.audit_id == moment.seq if moment.seq is not None else False
+    during = recording.at - 1 <= moment.at <= recording.at + recording.duration_s + 1
+    return recording.ref == moment.ref and not recording.problem and (mine or during)
 
 
 def _without_name(row: Row) -> Row:

@@ -10,6 +10,7 @@ from textual.screen import Screen
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console, find_paths
 from sandbox_console.tui.app_base import BaseApp
+from sandbox_console.tui.base.saved_json import folder_for
 from sandbox_console.tui.detail.detail_pane import Detail
 from sandbox_console.tui.fleet.fleet_pane import FleetList
 from sandbox_console.tui.main.split import Split
@@ -28,7 +29,7 @@ class MainBase(Screen[None]):
         self._clock = clock
         self.state = FleetState()
         self.compared: Sandbox | None = None
-        folder = find_paths().state
+        folder = folder_for(console.audit_log.actor, find_paths().state)
         self.split = Split(folder)
         self.fleet = FleetList(console.config.tui, folder, lambda: self.state)
         self.ticks = 0

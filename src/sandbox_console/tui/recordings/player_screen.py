@@ -43,7 +43,7 @@ _MATCHES_MOST = 10_000
 
 
 class PlayerScreen(TerminalQuestions, Screen[None]):
-    """Plays from a second on. Stops there at first if ``wanted`` is given, the text whose matches n and N go to."""
+    """Plays from a second on, or stops there at first: if ``paused``, or for ``wanted``, a text for n and N to find."""
 
     DEFAULT_CSS = """
     PlayerScreen { background: $background; }
@@ -54,14 +54,16 @@ class PlayerScreen(TerminalQuestions, Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["player"]
 
-    def __init__(self, console: Console, recording: Recording, at: float = 0.0, wanted: str = "") -> None:
+    def __init__(
+        self, console: Console, recording: Recording, at: float = 0.0, wanted: str = "", *, paused: bool = False
+    ) -> None:
         super().__init__()
         self._service, self._recording = console, recording
         self._playback = Playback(
             console.recordings.path(recording.id), lambda cols, rows: GhosttyEmulator(cols, rows, SCROLLBACK_LINES)
         )
         self._at = at
-        self._playing, self._ended, self._problem = not wanted, False, ""
+        self._playing, self._ended, self._problem = not (wanted or paused), False, ""
         self._speed, self._skips_idle = 1.0, True
         self._target: float | None = at
         self._shown_at = at  # when the recording last showed something, for the idle time
