@@ -18,9 +18,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "screenshots"
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 
+from browser_screenshots import browser_view  # noqa: E402
 from playwright.async_api import Browser, async_playwright  # noqa: E402
 from tests.support.engine import IMAGE, DockerEngine  # noqa: E402
 from tests.support.microvm import parts  # noqa: E402
@@ -200,26 +201,6 @@ async def alerts(pilot: Pilot[None]) -> None:
 INCIDENT = (("why", (120, 30), why), ("timeline", (120, 30), timeline), ("alerts", (120, 24), alerts))
 
 
-async def browser_view(browser: Browser) -> None:
-    """The same app in Chromium, by way of ``sandbox-console serve``."""
-    server = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "sandbox_console", "serve", "--port", "0", stderr=asyncio.subprocess.PIPE
-    )
-    assert server.stderr is not None
-    try:
-        link = ""
-        while "#" not in link:
-            link = (await server.stderr.readline()).decode()
-        page = await browser.new_page(viewport={"width": 1280, "height": 800})
-        await page.goto(re.search(r"http\S+", link).group())  # type: ignore[union-attr]
-        await asyncio.sleep(8)
-        await page.screenshot(path=OUT / "browser.png")
-        print("screenshots/browser.png")
-    finally:
-        server.terminate()
-        await server.wait()
-
-
 async def make(backends: list[str]) -> None:
     """All pictures."""
     async with fleet(backends) as console, async_playwright() as playwright:
@@ -231,7 +212,7 @@ async def make(backends: list[str]) -> None:
             *INCIDENT,
         ):  # fmt: skip
             await shoot(console, browser, name, size, act)
-        await browser_view(browser)
+        await browser_view(browser, OUT)
         await browser.close()
 
 
