@@ -161,7 +161,7 @@ async def test_closed_tabs_free_their_places_at_once_and_a_reload_keeps_its_own(
         body = {"columns": 80, "rows": 24}
         assert (await bob.post("/ticket", body)).status == 503
         await second.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await bob.post("/ticket", body)).status == 503:
                 await asyncio.sleep(0.05)
         await page.keyboard.press("+")

@@ -50,7 +50,7 @@ async def _listen(stack: contextlib.AsyncExitStack, folder: Path, sessions: AppS
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(ConnectionError, TimeoutError, ValueError):
             line = await asyncio.wait_for(reader.readline(), _LINE_S)
-            writer.write(await _answer(sessions, json.loads(line)) + b"\n")
+            writer.writelines((await _answer(sessions, json.loads(line)), b"\n"))
             await writer.drain()
 
     server = await asyncio.start_unix_server(answer, sock=place.listen(name))
