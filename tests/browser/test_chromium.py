@@ -144,7 +144,8 @@ async def test_a_server_that_falls_silent_is_told_and_found_again(page, tmp_path
         finally:
             server.process.send_signal(signal.SIGCONT)
         async with asyncio.timeout(30):
-            while not await page.is_hidden("#notice"):  # until it is connected again a key goes nowhere
+            # until it is connected again and the server has answered, a key goes nowhere
+            while not await page.is_hidden("#notice") or "connected" not in await page.inner_text("#line"):
                 await page.clock.run_for(500)
                 await asyncio.sleep(0.05)
         await sees(page, "count 1")

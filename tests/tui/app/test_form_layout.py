@@ -78,11 +78,14 @@ async def test_a_click_on_a_field_in_the_list_of_problems_goes_to_it(run_app, si
         for section in app.screen.query(FormSection):
             section.collapsed = True
         await pilot.pause()
-        rows = screen_text(app).splitlines()
-        y = next(at for at, row in enumerate(rows) if "to fix:" in row or ("Variables" in row and at > len(rows) - 5))
-        y, x = next((at, row.index("Variables")) for at, row in enumerate(rows) if at >= y and "Variables" in row)
-        await pilot.click(offset=(x + 2, y))
-        await until(pilot, lambda: seen(app, "env"))
+        while not seen(app, "env"):  # the list moves while the sections fold
+            rows = screen_text(app).splitlines()
+            y = next(
+                at for at, row in enumerate(rows) if "to fix:" in row or ("Variables" in row and at > len(rows) - 5)
+            )
+            y, x = next((at, row.index("Variables")) for at, row in enumerate(rows) if at >= y and "Variables" in row)
+            await pilot.click(offset=(x + 2, y))
+            await pilot.pause(0.2)
 
 
 @SIZES
