@@ -215,7 +215,8 @@ def test_a_frozen_engine_delays_neither_the_list_nor_who_is_attached(
         finally:
             engine.thaw()
         terminal.until(b"la1ter")
-        terminal.type(b"stty size; exit\r")
+        # the size goes another way than what is typed, and may come after it
+        terminal.type(b"until stty size | grep 100; do sleep 0.1; done; exit\r")
         terminal.until(b"30 100")
         terminal.read_to_end()
 
