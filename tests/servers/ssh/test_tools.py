@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 from tests.servers.ssh.backends import backend, box, cli, docker_engine
 from tests.servers.ssh.conftest import Ssh
 from tests.servers.ssh.test_ports import free_port, listening, socks
+from tests.support.require import missing
 
 __all__ = ["backend", "box", "cli", "docker_engine"]
 
@@ -57,8 +57,8 @@ def test_a_tree_goes_in_and_comes_back(
         words = ["scp", "-F", str(ssh.config), "-rpq"]
         there, back = "box.sandbox:/tmp/there", "box.sandbox:/tmp/there"
     else:
-        if shutil.which("rsync") is None:
-            pytest.skip("rsync is not installed")
+        if reason := missing("shell-tools"):
+            pytest.skip(reason)
         words = ["rsync", "-a", "-e", f"ssh -F {ssh.config}"]
         there, back = "box.sandbox:/tmp/there/", "box.sandbox:/tmp/there/"
     source = f"{tree}/" if program == "rsync" else str(tree)
