@@ -94,7 +94,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
         options.display = True
         if not found:
             put(self, "#found", Content.assemble((f"{NO_SHELL}. ", "$text-warning"), _OTHERS))
-            options.add_option(Option(_BUSYBOX, id=""))
+            options.add_option(Option(plain(_BUSYBOX), id=""))
             options.highlighted = 0
             options.focus()
             return
