@@ -41,9 +41,11 @@ async def tap(page: Page, text: str, then: str = "", *, line: int = 1) -> None:
     for _ in range(15):
         if (row := at(await rows(page), text)) is not None:
             await touch(page, row + line, (await rows(page))[row].index(text))
+            if not then:
+                return
         elif not await shown(page, then):
             await swipe_up(page)
-        if not then or await shown(page, then):
+        if await shown(page, then):
             return
     pytest.fail(f"touching {text!r} did not show {then!r} but {[row for row in await rows(page) if row.strip()]}")
 
@@ -102,7 +104,7 @@ async def test_a_sandbox_is_found_read_entered_and_stopped_by_touch_alone(phone:
         await touch(phone, answers + 1, (await rows(phone))[answers].rindex("Stop"))
         assert eventually(lambda: states(home)["seen-in-a-browser"] == "exited")
         await tap(phone, "Actions", "Forward port")
-        await tap(phone, "Start")
+        await tap(phone, "Start", "running     seen-in")
         assert eventually(lambda: states(home)["seen-in-a-browser"] == "running")
 
 
