@@ -176,7 +176,7 @@ class Store:
         self._proof.begin()
 
     def _append(self, drafts: Sequence[Draft], *, may_wait: bool = False) -> list[int]:
-        """See ``append``. Raises _Busy if the caller should let go of the lock and try again."""
+        """Append under the lock. Raises _Busy if the caller should let go of the lock and try again."""
         urgent = all(draft.urgent for draft in drafts)
         try:
             # Urgent rows do not let go: they wait once, and go into the reserve; those after them need not wait again.

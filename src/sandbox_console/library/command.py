@@ -52,12 +52,12 @@ class ExecResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """``stdout`` as text. Invalid UTF-8 is replaced."""
+        """The command's stdout as text. Invalid UTF-8 is replaced."""
         return self.stdout.decode("utf-8", "replace")
 
     @property
     def error_text(self) -> str:
-        """``stderr`` as text. Invalid UTF-8 is replaced."""
+        """The command's stderr as text. Invalid UTF-8 is replaced."""
         return self.stderr.decode("utf-8", "replace")
 
 

@@ -83,7 +83,7 @@ class LineFeeds:
         self._begun = b""  # the last bytes, if they may be the beginning of a code
 
     def feed(self, data: bytes) -> bytes:
-        """The same bytes, with the codes that this takes."""
+        """Return the bytes, with control strings moved to where they take effect."""
         if self._string is None and not self._begun and b"\x1b" not in data and b"\xc2" not in data:
             return data
         skipped, data = len(self._begun), self._begun + data

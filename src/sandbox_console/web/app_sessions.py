@@ -31,7 +31,7 @@ LOOK_S = 0.5
 
 
 class Full(Exception):
-    """No more sessions are allowed."""
+    """The limit of sessions is reached."""
 
 
 class AppSession:

@@ -122,7 +122,7 @@ class LoginDoors:
         return login
 
     async def _refuse(self, error: WrongToken, by: str, peer: str, user: str = "") -> NoReturn:
-        """Of a flood, only what is within the limit is recorded."""
+        """Record a refused attempt. Of a flood, only what is within the limit is recorded."""
         if isinstance(error, TooManyFailures):
             raise web.HTTPTooManyRequests(text=f"{_TOO_MANY[by]}\n") from None
         if by != "proxy" or self._logins.count_failure():

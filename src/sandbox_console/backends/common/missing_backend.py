@@ -24,10 +24,10 @@ class MissingBackend(Refusing):
         self._error = error
 
     async def open(self) -> None:
-        """There is nothing to prepare."""
+        """Nothing is prepared."""
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Nothing is released."""
 
     async def health(self) -> BackendHealth:
         return BackendHealth(self.name, self.host, HealthState.UNREACHABLE, self._error.message, self._error.hint)
