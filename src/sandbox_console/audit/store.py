@@ -14,10 +14,10 @@ from sandbox_console.audit.checkpoints import Checkpoints
 from sandbox_console.audit.end_proof import UNANCHORED, EndProof
 from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.left_rows import LeftRows
 from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock, LockHeld
 from sandbox_console.audit.open_segment import OpenSegment, busy, unavailable
 from sandbox_console.audit.page_digest_writer import PageDigests
+from sandbox_console.audit.recovery import Recovery
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.audit.retention import RetentionPolicy, remove_segment, too_old
 from sandbox_console.audit.rows import Draft, Row
@@ -73,7 +73,7 @@ class Store:
         self._checkpoints = Checkpoints(layout, self._segment, pages, self._proof, self, actor, session)
         self._spill = Spill(layout, self._segment, self._reserve, self._proof, self, self._lock)
         self.urgent = urgent
-        self._left_rows = LeftRows(layout, self._keys, self._segment, self._proof, self, actor, session)
+        self._recovery = Recovery(layout, self._keys, self._segment, self._proof, self, actor, session)
         self._begun = False
 
     def begin(self) -> bool:
@@ -139,7 +139,7 @@ class Store:
                     self._begin()
                     self._segment.follow()
                     self._spill.drain_if_free()
-                    self._left_rows.move(self.urgent)
+                    self._recovery.move(self.urgent)
                     self._proof.anchor("session")
                 self._checkpoints.note_pages()
         finally:
@@ -154,7 +154,7 @@ class Store:
             return
         try:
             self._open()
-            self._left_rows.close_dead_sessions()
+            self._recovery.close_dead_sessions()
         except BaseException as error:
             self._segment.release()
             if isinstance(error, (sqlite3.Error, OSError, ValueError)):
@@ -185,7 +185,7 @@ class Store:
             self._segment.follow()
             self._segment.thaw()
             self._spill.drain()
-            self._left_rows.move(self.urgent)
+            self._recovery.move(self.urgent)
             self._checkpoints.tell_planted()
             if another:
                 self.tell(UNANCHORED, {"missing": [self._layout.key.name], "rows": rows.head(self._segment.there())[0]})

@@ -9,8 +9,8 @@ from typing import Any, Self
 from msgspec import Struct, structs
 
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.library.input import Source
-from sandbox_console.library.output import Files
+from sandbox_console.library.exec_input import Source
+from sandbox_console.library.exec_output import Files
 from sandbox_console.model.action import Exec
 from sandbox_console.model.cancellation import shielded, wait_until_done
 from sandbox_console.model.log import Stream

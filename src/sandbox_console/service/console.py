@@ -40,9 +40,9 @@ from sandbox_console.service.effects.secret_definition import SecretDefinitions
 from sandbox_console.service.fleet_reads import FleetReads
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate
-from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.local_change import refuse_files
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation, OwnedTasks
+from sandbox_console.service.gate.quarantine_store import Holds
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.performer import Performer

@@ -19,7 +19,7 @@ from sandbox_console.tui.fleet.command_parser import Known, known_of
 from sandbox_console.tui.fleet.filter.filter_parser import Filter, parse_filter
 from sandbox_console.tui.fleet.fleet_rows import Showing
 from sandbox_console.tui.fleet.groups import CYCLE, GroupKey, group_by
-from sandbox_console.tui.fleet.inputs import CommandLine, FilterLine
+from sandbox_console.tui.fleet.input_lines import CommandLine, FilterLine
 from sandbox_console.tui.fleet.mark_bar import MarkBar
 from sandbox_console.tui.fleet.saved_views import Views
 from sandbox_console.tui.state.fleet_state import FleetState

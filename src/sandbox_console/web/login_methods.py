@@ -10,10 +10,10 @@ from aiohttp import web
 from sandbox_console.errors import ConfigError
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.text import clean
-from sandbox_console.web.checks import PEER, SCHEME, USER, need_origin
+from sandbox_console.web.login_records import VisitRecords
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
 from sandbox_console.web.oidc_login import ATTEMPT_S, OidcFailed, OidcLogins
-from sandbox_console.web.visit_records import VisitRecords
+from sandbox_console.web.request_checks import PEER, SCHEME, USER, need_origin
 
 HEADER = "X-Sandbox-Console"
 """Pages of other origins cannot send this header without a preflight request, which is never allowed."""

@@ -19,7 +19,7 @@ from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
 
 
-class LeftRows:
+class Recovery:
     """Records what was left. Every method runs under the log's lock."""
 
     def __init__(
