@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from sandbox_console.tui.fleet.saved_columns import ColumnChoice
 
 from sandbox_console.errors import ConfigError, ConsoleError, SecretError
 from sandbox_console.hostfs import own_files
@@ -28,6 +27,7 @@ from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.sessions.shell_records import ShellRecord, ShellRecords
 from sandbox_console.service.templates import Templates
 from sandbox_console.service.tokens import Tokens
+from sandbox_console.tui.fleet.columns import ColumnChoice
 from sandbox_console.tui.fleet.saved_views import Views
 from sandbox_console.tui.form.form_draft import DraftFile
 from sandbox_console.tui.main.split import Split
