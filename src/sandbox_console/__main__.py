@@ -207,19 +207,13 @@ def _tui(args: argparse.Namespace, opener: Opener | None = None) -> int:
     return run_tui(config_file=config, read_only=args.read_only, backend=args.backend, opener=opener)
 
 
-def _serve(args: argparse.Namespace) -> int:
+def _serve_options(args: argparse.Namespace, config: Path | None) -> ServeOptions:
+    """What the command line says about the server."""
     from pathlib import Path
 
-    from sandbox_console.cli.signals import release
-    from sandbox_console.errors import UsageError
-    from sandbox_console.web import ServeOptions, serve
+    from sandbox_console.web import ServeOptions
 
-    config = Path(args.config) if args.config else None
-    for option in ("port", "api_port", "mcp_port", "status_port", "microsandbox_port"):
-        if not (text := getattr(args, option)).isdecimal():
-            name = option.replace("_", "-")
-            raise UsageError(f"--{name}: {text!r} is not a number", hint="leave it out for a free one")
-    options = ServeOptions(
+    return ServeOptions(
         host=args.host,
         port=int(args.port),
         read_only=args.read_only,
@@ -232,7 +226,21 @@ def _serve(args: argparse.Namespace) -> int:
         names=tuple(args.hostname),
         pass_env=tuple(args.pass_env),
     )
-    options = _with_table(options, args, config)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sandbox_console.cli.signals import release
+    from sandbox_console.errors import UsageError
+    from sandbox_console.web import serve
+
+    for option in ("port", "api_port", "mcp_port", "status_port", "microsandbox_port"):
+        if not (text := getattr(args, option)).isdecimal():
+            name = option.replace("_", "-")
+            raise UsageError(f"--{name}: {text!r} is not a number", hint="leave it out for a free one")
+    config = Path(args.config) if args.config else None
+    options = _with_table(_serve_options(args, config), args, config)
     release()
     if args.api or args.mcp or args.status or args.microsandbox:
         from sandbox_console.servers.run import Programs

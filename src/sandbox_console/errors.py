@@ -94,7 +94,7 @@ class InputFailed(UsageError):
 
 
 class NotFound(ConsoleError):
-    """There is no such sandbox, image, row or file."""
+    """A sandbox, image, row or file does not exist."""
 
     code = "not_found"
     exit_code = 3

@@ -12,7 +12,16 @@ from pathlib import Path
 
 from tests.audit.conftest import SMALL
 
-from sandbox_console.audit import end_proof, head, open_segment, page_digest_writer, page_digests, store
+from sandbox_console.audit import (
+    checkpoints,
+    end_proof,
+    head,
+    open_segment,
+    page_digest_writer,
+    page_digests,
+    spill,
+    store,
+)
 from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.rows import Draft
@@ -20,7 +29,9 @@ from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.urgent_rows import UrgentRows
 from sandbox_console.model.audit import Kind
 
-OF_THE_CLOSE = {one.__file__ for one in (end_proof, head, open_segment, page_digest_writer, page_digests, store)}
+OF_THE_CLOSE = {
+    one.__file__ for one in (checkpoints, end_proof, head, open_segment, page_digest_writer, page_digests, spill, store)
+}
 
 
 def main(path: Path, left: int) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tests.browser.serving import TOKEN, Served, client, eventually, serving
 
 from sandbox_console.model.audit import Outcome
-from sandbox_console.web import visit_records
+from sandbox_console.web import login_records
 from sandbox_console.web.share import ShareOptions, _recorded
 
 CONSOLE = [sys.executable, "-m", "sandbox_console"]
@@ -113,8 +113,8 @@ async def test_a_share_is_recorded(home: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(home))
     said: list[str] = []
     async with _recorded(ShareOptions(agreed=True, environment="local"), said.append):
-        assert [one["outcome"] for one in rows(home, visit_records.SHARE)] == [""]
-    assert [one["outcome"] for one in rows(home, visit_records.SHARE)] == ["ok"]
+        assert [one["outcome"] for one in rows(home, login_records.SHARE)] == [""]
+    assert [one["outcome"] for one in rows(home, login_records.SHARE)] == ["ok"]
     assert said == []
     with closing(sqlite3.connect(next((home / "state" / "audit").glob("*.db")))) as db:
         assert "local" in db.execute("SELECT body FROM record WHERE action = 'share'").fetchone()[0]

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sandbox_console.backends.docker.bulk_answer import Dechunker, blocks
 from sandbox_console.backends.docker.contexts import Endpoint
 from sandbox_console.backends.docker.engine import Engine
 from sandbox_console.backends.docker.failures import Lost, Refused
+from sandbox_console.backends.docker.raw_http import Dechunker, blocks
 from sandbox_console.errors import BackendUnreachable
 
 CHUNKS = b"3\r\na\r\n\r\n1F\r\n" + b"x" * 31 + b"\r\n2;ext=1\r\nyz\r\n"

@@ -13,8 +13,8 @@ from tests.docker.conftest import collect
 from tests.support.engine import SHELLLESS
 from tests.support.require import requires
 
-from sandbox_console.backends.docker.bulk_answer import BLOCK
 from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.raw_http import BLOCK
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Exec
 from sandbox_console.model.guest import FileKind

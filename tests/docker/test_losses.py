@@ -12,7 +12,7 @@ from sandbox_console.model import action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.reads.losses import Losses, LostFile
-from sandbox_console.tui.form.loss_words import loss_words
+from sandbox_console.tui.form.loss_text import loss_text
 
 __all__ = ["console"]
 
@@ -36,7 +36,7 @@ async def test_files_and_processes_are_counted(console, unique, tmp_path):
         assert not [path for path in sizes if path.startswith("/workspace") or path in ("/srv", "/srv/a")]
         assert found.files[0].path == "/srv-big", "the largest comes first"
         assert found.processes >= 2
-        words = loss_words(found, sandbox, commits="", at=0.0).plain
+        words = loss_text(found, sandbox, commits="", at=0.0).plain
         assert "293K" in words
         assert "commit first" in words
         assert f"sandbox-console cp {sandbox.name}:/srv-big ." in words
@@ -56,7 +56,7 @@ async def test_what_is_not_known_is_told_with_the_reason(console, unique, silent
 
         monkeypatch.setattr(console.inside, silent, refused)
         found = await console.losses(sandbox)
-        words = loss_words(found, sandbox, commits="it is off", at=0.0).plain
+        words = loss_text(found, sandbox, commits="it is off", at=0.0).plain
         assert ("not known: it is off" in words) == (silent == "changes")
         assert ("its other processes" in words) == (silent == "processes")
     finally:
@@ -65,6 +65,6 @@ async def test_what_is_not_known_is_told_with_the_reason(console, unique, silent
 
 def test_a_path_cannot_act_on_the_terminal():
     box = Sandbox(SandboxRef("docker", "default", "x"), "box", Status.RUNNING, "x")
-    words = loss_words(Losses((LostFile("/a\x1b[31m\n/b", 5),)), box, commits="", at=0.0).plain
+    words = loss_text(Losses((LostFile("/a\x1b[31m\n/b", 5),)), box, commits="", at=0.0).plain
     assert "\x1b" not in words
     assert "1 files, 5B" in words

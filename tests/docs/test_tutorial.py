@@ -37,7 +37,7 @@ def output(cli: Cli, tmp_path: Path) -> dict[str, str]:
         f"printf '\\n=={number}\\n'; {line} || echo \"==exit $?\"" for number, line in enumerate(_commands())
     )
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100,
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
         env=os.environ | {"PATH": path, "SANDBOX_CONSOLE_HOME": str(cli.home)},
     )  # fmt: skip
     assert "correct-horse-battery" not in done.stdout + done.stderr

@@ -14,7 +14,7 @@ from sandbox_console.model.access import Access
 from sandbox_console.model.action import Create, Remove
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.servers import pacing
+from sandbox_console.servers import refusal_delay
 from sandbox_console.servers.microsandbox.server import served
 from sandbox_console.service import Consent, open_console
 from sandbox_console.service.people.users import Users
@@ -40,8 +40,8 @@ CONFIG = {"image": "microsandbox/python", "memory": 64, "cpus": 1}
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(pacing, "REFUSAL_S", 0.0)
-    monkeypatch.setattr(pacing, "APART_S", 0.0)
+    monkeypatch.setattr(refusal_delay, "REFUSAL_S", 0.0)
+    monkeypatch.setattr(refusal_delay, "APART_S", 0.0)
     (tmp_path / "home").mkdir(mode=0o700)
     return tmp_path / "home"
 

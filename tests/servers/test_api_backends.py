@@ -10,10 +10,10 @@ from tests.support.engine import IMAGE, private_engine
 from tests.support.require import missing
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
-from sandbox_console.servers import pacing
+from sandbox_console.servers import refusal_delay
 from sandbox_console.servers.api import leftovers
 from sandbox_console.servers.api.leftovers import RUN
-from sandbox_console.servers.pacing import Pacing
+from sandbox_console.servers.refusal_delay import RefusalDelay
 from sandbox_console.testing.fake_backend import FakeBackend
 
 __all__ = ["home"]
@@ -171,7 +171,7 @@ async def test_refusals_of_one_caller_come_one_after_the_other(monkeypatch: pyte
     turns: list[asyncio.Event] = []
 
     async def sleep(seconds: float) -> None:
-        if seconds == pacing.APART_S:
+        if seconds == refusal_delay.APART_S:
             turns.append(asyncio.Event())
             await turns[-1].wait()
 
@@ -179,8 +179,8 @@ async def test_refusals_of_one_caller_come_one_after_the_other(monkeypatch: pyte
         for _ in range(10):
             await asyncio.tasks.sleep(0)
 
-    monkeypatch.setattr(pacing.asyncio, "sleep", sleep)
-    waits = Pacing()
+    monkeypatch.setattr(refusal_delay.asyncio, "sleep", sleep)
+    waits = RefusalDelay()
     flood = [asyncio.ensure_future(waits.refused("one")) for _ in range(5)]
     await settle()
     assert len(turns) == 1, "one turn of a caller at a time"

@@ -17,7 +17,7 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.recording.cast import read_events, read_header
 from sandbox_console.service.alerts.store import AlertStore
 from sandbox_console.service.config import load
-from sandbox_console.service.gate.holds import Holds
+from sandbox_console.service.gate.quarantine_store import Holds
 from sandbox_console.service.paths import Paths
 from sandbox_console.service.presets import load_presets
 from sandbox_console.service.reads import shared_folders
@@ -27,7 +27,7 @@ from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.sessions.shell_records import ShellRecord, ShellRecords
 from sandbox_console.service.templates import Templates
 from sandbox_console.service.tokens import Tokens
-from sandbox_console.tui.fleet.saved_columns import ColumnChoice
+from sandbox_console.tui.fleet.columns import ColumnChoice
 from sandbox_console.tui.fleet.saved_views import Views
 from sandbox_console.tui.form.form_draft import DraftFile
 from sandbox_console.tui.main.split import Split

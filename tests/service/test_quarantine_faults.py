@@ -19,8 +19,8 @@ from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.model.quarantine import Hold
 from sandbox_console.model.sandbox import Status
 from sandbox_console.service import Config, open_console
-from sandbox_console.service.gate import holds as holds_module
-from sandbox_console.service.gate.holds import Holds
+from sandbox_console.service.gate import quarantine_store
+from sandbox_console.service.gate.quarantine_store import Holds
 from sandbox_console.testing.fake_backend import FakeBackend
 
 from .conftest import REF
@@ -36,7 +36,7 @@ def killed(step, work):
 
         def trace(frame, event, _):
             nonlocal left
-            if frame.f_code.co_filename not in (holds_module.__file__, own_files.__file__):
+            if frame.f_code.co_filename not in (quarantine_store.__file__, own_files.__file__):
                 return None
             left -= event == "line"
             if left < 0:

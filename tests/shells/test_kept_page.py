@@ -11,7 +11,7 @@ from sandbox_console.service import open_console
 from sandbox_console.tui.app import ConsoleApp
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.shell.attach_screen import KeptShellScreen
-from sandbox_console.tui.shell.kept_screen import KeptShellsScreen
+from sandbox_console.tui.shell.kept_shells_screen import KeptShellsScreen
 from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 

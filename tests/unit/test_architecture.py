@@ -150,3 +150,26 @@ def test_no_benchmark_hides_a_module_of_the_standard_library():
     """A script's folder stands first on its path: a copy.py there kept every one of them from starting."""
     names = {path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py")}
     assert not names & sys.stdlib_module_names
+
+
+def test_a_file_and_a_function_can_be_read_in_one_sitting():
+    long = []
+    for path, tree in trees():
+        lines = len((SOURCE / path).read_text().splitlines())
+        long += [f"{path}: {lines} lines"] if lines > 400 else []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno > 42:
+                long.append(f"{path}: {node.name} has {node.end_lineno - node.lineno + 1} lines")
+    assert not long
+
+
+def test_no_docstring_begins_by_pointing_at_another():
+    """A docstring that begins "The same" or "See" sends the reader elsewhere before it says anything."""
+    found = [
+        f"{path}: {getattr(node, 'name', 'the module')}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (ast.get_docstring(node) or "").startswith(("The same", "See "))
+    ]
+    assert found == []

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
@@ -40,6 +40,22 @@ class Draft(Struct, frozen=True):
     def urgent(self) -> bool:
         """Whether it may use the reserve, because it is an end or takes something away from a sandbox."""
         return self.kind is not Kind.ATTEMPT or self.action in EMERGENCY
+
+
+class Chain(Protocol):
+    """What the parts of a writer need of it. Each method runs under the log's lock."""
+
+    def commit(self, made: Sequence[Row]) -> None:
+        """Insert rows in one transaction. Raises sqlite3.Error."""
+
+    def add(self, draft: Draft) -> None:
+        """Append one row, into the reserve if need be."""
+
+    def tell(self, action: str, body: dict[str, Any]) -> None:
+        """Commit a checkpoint."""
+
+    def mac(self) -> Callable[[bytes], bytes] | None:
+        """What makes the rows' MACs; None in a segment whose rows have none."""
 
 
 def chained(drafts: Sequence[Draft], head: Position, mac: Callable[[bytes], bytes] | None) -> list[Row]:

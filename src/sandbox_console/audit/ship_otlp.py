@@ -218,7 +218,7 @@ def _traces(console: str, rows: Sequence[Fields], callers: Mapping[int, TracePar
 
 
 def _span_id(console: str, attempt: int) -> bytes:
-    """The same each time that the row is sent."""
+    """An id made from the row, so that a row that is sent twice has one id."""
     return hashlib.sha256(f"{console}/{attempt}".encode()).digest()[:8]
 
 

@@ -8,25 +8,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sandbox_console.audit import chain, lock, rows, schema, segments
+from sandbox_console.audit import lock, rows, schema, segments
 from sandbox_console.audit.anchors import Anchors
-from sandbox_console.audit.end_proof import PLANTED, REWRITTEN, UNANCHORED, UNDIGESTED, EndProof
+from sandbox_console.audit.checkpoints import Checkpoints
+from sandbox_console.audit.end_proof import UNANCHORED, EndProof
 from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.left_rows import LeftRows
 from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock, LockHeld
-from sandbox_console.audit.open_segment import ROOM, SQLITE_FULL, OpenSegment, busy, unavailable
+from sandbox_console.audit.open_segment import OpenSegment, busy, unavailable
 from sandbox_console.audit.page_digest_writer import PageDigests
+from sandbox_console.audit.recovery import Recovery
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.audit.retention import RetentionPolicy, remove_segment, too_old
 from sandbox_console.audit.rows import Draft, Row
+from sandbox_console.audit.spill import BRIEF_S, Spill
 from sandbox_console.audit.urgent_rows import Claim, UrgentRows
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind
 
 CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
-MOST_TOLD = 20  # pages that are named in a row
-_BRIEF_S = 0.05  # what the log's lock is kept for while another program has the database
 URGENT_WORK = "stop, kill, pause, resume and egress deny still work and are recorded"
 
 
@@ -66,12 +66,14 @@ class Store:
         self._reserve = Reserve(layout.reserve)
         self._lock = Lock(layout.lock)
         self._lock.waits = waits
-        self._appends, self._spilled = 0, False
+        self._appends = 0
         self._segment = OpenSegment(layout, anchors, self._left)
-        self._pages = PageDigests(layout, self._segment, self._keys)
         self._proof = EndProof(layout, self._segment, anchors, self._reserve, self.tell)
+        pages = PageDigests(layout, self._segment, self._keys)
+        self._checkpoints = Checkpoints(layout, self._segment, pages, self._proof, self, actor, session)
+        self._spill = Spill(layout, self._segment, self._reserve, self._proof, self, self._lock)
         self.urgent = urgent
-        self._left_rows = LeftRows(layout, self._keys, self._segment, self._proof, self, actor, session)
+        self._recovery = Recovery(layout, self._keys, self._segment, self._proof, self, actor, session)
         self._begun = False
 
     def begin(self) -> bool:
@@ -106,17 +108,17 @@ class Store:
                 if waited > TELL_S and not reported:
                     reported = True
                     self._lock.waits(f"waiting for {error}")
-                time.sleep(_BRIEF_S)
+                time.sleep(BRIEF_S)
 
     def anchor(self, reason: str) -> None:
         """Sign the head now, unless it is already signed."""
         with self._lock.held():
             self._begin()
             self._segment.follow()
-            self._drain_if_free()
+            self._spill.drain_if_free()
             self._proof.anchor(reason)
             if reason == "time":
-                self._note_pages()
+                self._checkpoints.note_pages()
 
     def settle(self) -> None:
         """Move the rest of a sealed segment's write-ahead log into its file, if a reader prevented that before."""
@@ -136,10 +138,10 @@ class Store:
                 with suppress(AuditUnavailable, sqlite3.Error, OSError):  # the next console signs it
                     self._begin()
                     self._segment.follow()
-                    self._drain_if_free()
-                    self._left_rows.move(self.urgent)
+                    self._spill.drain_if_free()
+                    self._recovery.move(self.urgent)
                     self._proof.anchor("session")
-                self._note_pages()
+                self._checkpoints.note_pages()
         finally:
             self._segment.release()
             self._lock.release()
@@ -152,7 +154,7 @@ class Store:
             return
         try:
             self._open()
-            self._left_rows.close_dead_sessions()
+            self._recovery.close_dead_sessions()
         except BaseException as error:
             self._segment.release()
             if isinstance(error, (sqlite3.Error, OSError, ValueError)):
@@ -166,25 +168,25 @@ class Store:
         self._segment.mend()
         self._reserve.fill()
         if missing := self._proof.missing():
-            self._append([self._checkpoint(UNANCHORED, missing)])
+            self._append([self._checkpoints.draft(UNANCHORED, missing)])
         with suppress(sqlite3.Error, OSError):  # the disk is full: it is recorded before new ones are written
-            self._tell_planted()
-            self._tell_lost_digests()
-        self._tell_changed_pages()
+            self._checkpoints.tell_planted()
+            self._checkpoints.tell_lost_digests()
+        self._checkpoints.tell_changed_pages()
         self._proof.begin()
 
     def _append(self, drafts: Sequence[Draft], *, may_wait: bool = False) -> list[int]:
-        """See ``append``. Raises _Busy if the caller should let go of the lock and try again."""
+        """Append under the lock. Raises _Busy if the caller should let go of the lock and try again."""
         urgent = all(draft.urgent for draft in drafts)
         try:
             # Urgent rows do not let go: they wait once, and go into the reserve; those after them need not wait again.
-            self._segment.be_patient(TELL_S if urgent and not self._reserve.holding else _BRIEF_S)
+            self._segment.be_patient(TELL_S if urgent and not self._reserve.holding else BRIEF_S)
             another = self._keys.load_or_make()
             self._segment.follow()
             self._segment.thaw()
-            self._drain()
-            self._left_rows.move(self.urgent)
-            self._tell_planted()
+            self._spill.drain()
+            self._recovery.move(self.urgent)
+            self._checkpoints.tell_planted()
             if another:
                 self.tell(UNANCHORED, {"missing": [self._layout.key.name], "rows": rows.head(self._segment.there())[0]})
             drafts = [self.urgent.placed(draft) for draft in drafts]
@@ -209,9 +211,9 @@ class Store:
             self.commit(made)
             return made
         if urgent and (self._segment.full(error) or busy(error)):
-            made = self._spill(drafts)
+            made = self._spill.put(drafts)
             if busy(error):
-                self._tell_spilled()
+                self._spill.tell_once()
             return made
         if busy(error):
             raise AuditUnavailable(
@@ -224,44 +226,6 @@ class Store:
                 hint=f"free some space; {URGENT_WORK}",
             ) from error
         raise unavailable(error, self._layout.segment(self._segment.index)) from error
-
-    def _tell_spilled(self) -> None:
-        if not self._spilled:
-            self._spilled = True
-            self._lock.waits(f"{self._segment.holder()} has it; what is done is recorded in the reserve")
-
-    def _spill(self, drafts: Sequence[Draft]) -> list[Row]:
-        waiting = self._reserve.last()
-        try:
-            made = rows.chained(
-                drafts, rows.position(waiting) if waiting else rows.head(self._segment.there()), self.mac()
-            )
-            self._reserve.add(made)
-        except (OSError, sqlite3.Error) as error:
-            raise unavailable(error, self._layout.reserve) from error
-        self._proof.tell_head(rows.position(made[-1]))
-        return made
-
-    def _drain(self) -> None:
-        """Move the reserve's rows into the database. A crash between commit and clear leaves rows that are known."""
-        if not self._reserve.holding:
-            return
-        if self._segment.room() < ROOM:
-            full = sqlite3.OperationalError("database or disk is full")
-            full.sqlite_errorcode = SQLITE_FULL
-            raise full
-        last, prev = rows.head(self._segment.there())
-        fresh = [row for row in self._reserve.rows() if row[0] > last]
-        if fresh and fresh[0][chain.PREV] == prev and all(map(self._authentic, fresh)):
-            self.commit(fresh)
-        self._reserve.clear()
-        self._spilled = False
-
-    def _drain_if_free(self) -> None:
-        with suppress(sqlite3.Error, OSError):
-            if self._reserve.holding:
-                self._segment.be_patient(_BRIEF_S)
-                self._drain()
 
     def commit(self, made: Sequence[Row]) -> None:
         """Insert rows in one transaction. Raises sqlite3.Error."""
@@ -288,44 +252,9 @@ class Store:
         """What makes the MACs of the segment's rows; None if they have none."""
         return self._keys.of_row if self._segment.form > 1 else None
 
-    def _authentic(self, row: Row) -> bool:
-        """Whether a row from the reserve was written by a console for this segment."""
-        return row[chain.MAC :] == ((mac(row[chain.HASH]),) if (mac := self.mac()) else ())
-
-    def _checkpoint(self, action: str, body: dict[str, Any]) -> Draft:
-        return Draft(Kind.CHECKPOINT, self._actor, self._session, action, body=body)
-
     def tell(self, action: str, body: dict[str, Any]) -> None:
         """Commit a checkpoint."""
-        self.commit(rows.chained([self._checkpoint(action, body)], rows.head(self._segment.there()), self.mac()))
-
-    def _tell_planted(self) -> None:
-        if self._segment.planted:
-            self.tell(PLANTED, {"kept": self._segment.planted})
-            self._segment.planted = []
-
-    def _tell_changed_pages(self) -> None:
-        """Record that the file was changed where no row is, because the next digests would hide it."""
-        pages: list[int] = []
-        with suppress(sqlite3.Error, OSError, ValueError):
-            pages = self._pages.changed()
-        if pages:
-            body = {"file": self._layout.segment(self._segment.index).name, "pages": pages[:MOST_TOLD]}
-            self._append([self._checkpoint(REWRITTEN, body | {"count": len(pages)})])
-
-    def _note_pages(self) -> None:
-        """Checkpoint, and write the digests of the pages. Without them verify() compares less."""
-        with suppress(sqlite3.Error, OSError, ValueError, AuditUnavailable):
-            self._tell_lost_digests()
-            if seq := self._pages.update():
-                self._proof.tell_digested(seq)
-
-    def _tell_lost_digests(self) -> None:
-        """Record that the digests in the file are not the last ones, because new ones or a manifest would hide it."""
-        self._proof.meet_head()
-        if problem := self._pages.lost(self._proof.digested):
-            self.tell(UNDIGESTED, {"file": self._layout.pages.name, "problem": problem})
-            self._proof.tell_digested(0)
+        self.commit(rows.chained([self._checkpoints.draft(action, body)], rows.head(self._segment.there()), self.mac()))
 
     def _keep_up(self, last: Row) -> None:
         """Do the work after a commit. The rows are safe by now, so no problem here may reach the caller."""
@@ -334,14 +263,14 @@ class Store:
                 self._proof.anchor("count")
             if self._appends >= CHECKPOINT_EVERY:
                 self._appends = 0
-                self._note_pages()
+                self._checkpoints.note_pages()
                 self._reserve.fill()
             if self._segment.size() > self._keep.segment_bytes:
                 self._rotate()
 
     def _rotate(self) -> None:
         self._proof.miss_newest_anchor()  # a sealed segment takes no row that would record it
-        self._tell_lost_digests()
+        self._checkpoints.tell_lost_digests()
         db = self._segment.there()
         draft = Draft(Kind.ROTATE, self._actor, self._session, "rotate", body={"next": self._segment.index + 1})
         try:
@@ -359,7 +288,7 @@ class Store:
         self._segment.follow()
         if old := too_old(self._layout, self._keep, self._anchors):
             # The removal is recorded first: if a segment is missing without such a row, somebody else took it.
-            self._append([self._checkpoint("retention", {"removed": old})])
+            self._append([self._checkpoints.draft("retention", {"removed": old})])
             self._proof.anchor(
                 "retention"
             )  # signed, so that the public key can verify the row before anything is removed

@@ -38,9 +38,7 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     """
     layout = Layout(path, archive)
     for one in (layout, *([Layout(archive / path.name)] if archive else [])):
-        if strange := one.strange():
-            hint = f"it was put there: look at it, then remove it from {one.folder}"
-            raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
+        _refuse_strange(one)
     anchors = Anchors(layout.anchors, layout.key)
     # The proofs of rows are read first, and the head before the anchors, so that the anchor it names already exists.
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
@@ -49,28 +47,45 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     found = Findings()
     vouched = {anchor.seq: anchor.hash for anchor in signed} | ({head.seq: head.hash} if head else {})
     log = Log(layout, public or anchors.keys, vouched, head.digested if head else 0)
-    indices = layout.indices()
-    indices = [*layout.archived(indices[0]), *indices] if indices else []
-    for index in indices:
-        await walk_segment(log, index, found, newest=index == indices[-1])
+    indices = await _walk_segments(log, found)
     if problem:
         found.fail(problem)
     _against_each_other(log, indices, signed, found)
     _against_gap(anchors.last() if signed and public is None else None, found)
     _against_cursor(shipped, found)
     walk_reserve(log, found)
-    waiting, unread = urgent_rows.waiting_in(layout.sessions)
-    found.warnings += [f"urgent rows cannot be read in {layout.sessions.name}/{one}" for one in unread]
-    if waiting:
-        found.warnings.append(
-            f"{waiting} urgent rows wait in {layout.sessions.name}/ until a console has the log's lock"
-        )
+    _count_urgent(layout, found)
     if public is None:
         _against_head(log, head, beheaded, signed, found)
     _altered(found)
     if anchors.torn:
         found.warnings.append("the last anchor is incomplete, as after a power cut or on a full disk")
     return _result(found, signed, (*found.warnings, *LIMITS, *(BY_PUBLIC_KEY if public else ())))
+
+
+def _refuse_strange(layout: Layout) -> None:
+    if strange := layout.strange():
+        hint = f"it was put there: look at it, then remove it from {layout.folder}"
+        raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
+
+
+async def _walk_segments(log: Log, found: Findings) -> Sequence[int]:
+    """Walk every segment, the archived ones first. Returns their numbers."""
+    there = log.layout.indices()
+    indices = [*log.layout.archived(there[0]), *there] if there else []
+    for index in indices:
+        await walk_segment(log, index, found, newest=index == indices[-1])
+    return indices
+
+
+def _count_urgent(layout: Layout, found: Findings) -> None:
+    """Warn of urgent rows beside the log."""
+    waiting, unread = urgent_rows.waiting_in(layout.sessions)
+    found.warnings += [f"urgent rows cannot be read in {layout.sessions.name}/{one}" for one in unread]
+    if waiting:
+        found.warnings.append(
+            f"{waiting} urgent rows wait in {layout.sessions.name}/ until a console has the log's lock"
+        )
 
 
 def _result(found: Findings, signed: Sequence[Anchor], limits: tuple[str, ...]) -> Verification:

@@ -95,6 +95,13 @@ async def walk_segment(log: Log, index: int, found: Findings, *, newest: bool) -
         if not _left(log, index, found):
             found.fail(f"segment {index}: {error.message}")
         return
+    _add(facts, walked, found)
+    if not _left(log, index, found, newest=newest):  # else the next segment's beginning reports it
+        _judge(log, index, facts, walked, found, newest=newest)
+
+
+def _add(facts: Mapping[str, Any], walked: Walk, found: Findings) -> None:
+    """Count what was walked."""
     found.segments += 1
     found.rows += facts["rows"]
     found.attempts += facts["attempts"]
@@ -107,8 +114,10 @@ async def walk_segment(log: Log, index: int, found: Findings, *, newest: bool) -
             f"row {walked.went_back} is older than the one before it: the clock went back, or it was recorded beside "
             "the log while another console had its lock; the order is that of the ids"
         )
-    if _left(log, index, found, newest=newest):
-        return  # the next segment's beginning reports it
+
+
+def _judge(log: Log, index: int, facts: Mapping[str, Any], walked: Walk, found: Findings, *, newest: bool) -> None:
+    """Note what is wrong with a segment that was walked."""
     if walked.problem:
         found.fail(walked.problem, walked.bad)
     if facts["damage"]:

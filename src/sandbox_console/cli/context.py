@@ -119,7 +119,7 @@ class Context(Struct):
 
     @property
     def backend(self) -> tuple[str, str]:
-        """``--backend`` as (name, host); each is empty if not given."""
+        """The backend and host of ``--backend``; each is empty if not given."""
         name, _, host = self.args.backend.partition("/")
         return name, host
 

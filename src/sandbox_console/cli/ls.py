@@ -102,7 +102,7 @@ def note(sandbox: Sandbox) -> str:
 
 
 def exit_text(sandbox: Sandbox) -> str:
-    """``0``, ``137 oom``; ``-`` while it lives."""
+    """How it ended, such as ``0`` or ``137 oom``; ``-`` while it lives."""
     found = sandbox.exit
     if found is None or found.code is None:
         return "-"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from sandbox_console.cli import arguments
-from sandbox_console.cli.late_parsers import LateParsers
+from sandbox_console.cli.lazy_parsers import LateParsers
 from sandbox_console.errors import UsageError
 from sandbox_console.model.did_you_mean import nearest
 

@@ -123,7 +123,7 @@ async def _check(context: Context, console: Console) -> int:
 
 
 async def _chosen(context: Context, listed: Sequence[SecretInfo]) -> list[SecretInfo]:
-    """Those that are named, or all. Reports names that are not defined. Raises UsageError for a path."""
+    """The named secrets, or all. Reports names that are not defined. Raises UsageError for a path."""
     names = dict.fromkeys(context.args.words)
     known = {secret.name: secret for secret in listed}
     unknown = [name for name in names if name not in known]

@@ -65,7 +65,7 @@ class Signals:
             cancel()
 
     def over(self) -> None:
-        """Nothing is left to cancel, so a signal ends the process from now on."""
+        """Let a signal end the process from now on, as nothing is left to cancel."""
         self._cancel, self._over = None, True
         if self._ending is not None:
             self._ending.cancel()

@@ -108,7 +108,7 @@ def without(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def pairs(given: Iterable[str], option: str) -> dict[str, str]:
-    """``KEY=VALUE`` words as a table. Raises UsageError for one without ``=``."""
+    """Parse ``KEY=VALUE`` words. Raises UsageError for one without ``=``."""
     found: dict[str, str] = {}
     for word in given:
         key, equals, value = word.partition("=")

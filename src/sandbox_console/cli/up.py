@@ -110,7 +110,7 @@ def _chosen(context: Context, file: SandboxFile) -> Sequence[SandboxSpec]:
 
 
 async def _steps(context: Context, console: Console, file: SandboxFile) -> list[Step]:
-    """What is to be done, before anything is. Raises the first error that would stop it."""
+    """Plan every step before the first is carried out. Raises the first error that would stop it."""
     specs = [file.wanted(spec) for spec in _chosen(context, file)]
     looked = await find_all(context, console, [spec.name for spec in specs], changing=True, creating=True)
     founds = [_by_name(spec, one) for spec, one in zip(specs, looked, strict=True)]

@@ -43,7 +43,7 @@ class Step(Struct, frozen=True):
 
 
 async def planned(context: Context, console: Console, ref: Sandbox, given: dict[str, Any], *, look: bool) -> Step:
-    """What is to be done about a sandbox. With ``look``, also what is wrong with it and what would be lost."""
+    """Plan the update of a sandbox. With ``look``, also find what is wrong with it and what would be lost."""
     found = await console.inspect(ref.ref)
     spec = from_args(context.args, without(spec_of(found).to_dict(), context.args.unset) | given)
     spec = structs.replace(spec, name=context.args.rename) if context.args.rename is not None else spec

@@ -37,7 +37,7 @@ class TarSource:
         return not self._left
 
     def end(self) -> None:
-        """Nothing more will come. Safe to call twice."""
+        """Note that nothing more will come. Safe to call twice."""
         self._chunks.put(b"")
 
     def leave(self) -> None:

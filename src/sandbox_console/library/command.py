@@ -9,8 +9,8 @@ from typing import Any, Self
 from msgspec import Struct, structs
 
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.library.input import Source
-from sandbox_console.library.output import Files
+from sandbox_console.library.exec_input import Source
+from sandbox_console.library.exec_output import Files
 from sandbox_console.model.action import Exec
 from sandbox_console.model.cancellation import shielded, wait_until_done
 from sandbox_console.model.log import Stream
@@ -52,12 +52,12 @@ class ExecResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """``stdout`` as text. Invalid UTF-8 is replaced."""
+        """The command's stdout as text. Invalid UTF-8 is replaced."""
         return self.stdout.decode("utf-8", "replace")
 
     @property
     def error_text(self) -> str:
-        """``stderr`` as text. Invalid UTF-8 is replaced."""
+        """The command's stderr as text. Invalid UTF-8 is replaced."""
         return self.stderr.decode("utf-8", "replace")
 
 

@@ -10,9 +10,9 @@ from contextlib import aclosing
 from sandbox_console.errors import TimedOut
 from sandbox_console.library.async_resource import Held
 from sandbox_console.library.command import ExecResult, RunningCommand, ended, run, words
+from sandbox_console.library.exec_input import Input, Source
+from sandbox_console.library.exec_output import Files, Output
 from sandbox_console.library.files import MAX_BYTES, GuestFiles
-from sandbox_console.library.input import Input, Source
-from sandbox_console.library.output import Files, Output
 from sandbox_console.model import ports
 from sandbox_console.model.action import Action, Exec, Kill, OpenShell, Pause, Remove, Restart, Resume, Start, Stop
 from sandbox_console.model.log import LogItem, LogQuery

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 
 LOOKED_AT = 300
 """How many characters of a line are searched: a level is near its beginning."""
@@ -32,12 +32,12 @@ _WORDS = {
 _KLOG = {"I": Level.INFO, "W": Level.WARN, "E": Level.ERROR, "F": Level.FATAL}
 _NUMBERS = {10: Level.TRACE, 20: Level.DEBUG, 30: Level.INFO, 40: Level.WARN, 50: Level.ERROR, 60: Level.FATAL}
 # `level=warn`, `"severity": "ERROR"`; a capital word, or any case in brackets; klog's `E0102 15:04:05`.
-_KEYED = late_pattern(r'\b(?:level|severity|lvl|levelname)"?\s{0,4}[=:]\s{0,4}"?([A-Za-z]{3,11})\b', re.IGNORECASE)
-_CAPITAL = late_pattern(
+_KEYED = lazy_pattern(r'\b(?:level|severity|lvl|levelname)"?\s{0,4}[=:]\s{0,4}"?([A-Za-z]{3,11})\b', re.IGNORECASE)
+_CAPITAL = lazy_pattern(
     r"\b(TRACE|DEBUG|DBG|INFO|INF|NOTICE|WARN|WRN|WARNING|ERROR|ERR|SEVERE|FATAL|CRITICAL|CRIT|PANIC|ALERT)\b"
 )
-_BRACKETED = late_pattern(r"[\[<(]\s{0,4}([A-Za-z]{3,11})\s{0,4}[\])>]|^([A-Za-z]{4,11}): ")
-_KLOG_LINE = late_pattern(r"^([IWEF])\d{4} \d\d:")
+_BRACKETED = lazy_pattern(r"[\[<(]\s{0,4}([A-Za-z]{3,11})\s{0,4}[\])>]|^([A-Za-z]{4,11}): ")
+_KLOG_LINE = lazy_pattern(r"^([IWEF])\d{4} \d\d:")
 
 
 def level_of(text: str) -> Level:

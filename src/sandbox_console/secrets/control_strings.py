@@ -10,26 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 from sandbox_console.secrets.visible_text import BEL_ENDS, CODE_MOST, WITHIN
 
-_BEGINS_7 = late_pattern(rb"\x1b[" + WITHIN + rb"]*[\]PX^_]")
-_BEGINS_8 = late_pattern(rb"\x1b[" + WITHIN + rb"]*[\]PX^_]|\xc2[\x90\x98\x9d\x9e\x9f]")
-_C1 = late_pattern(rb"\xc2[\x80-\x9f]")
-_BEGUN = late_pattern(rb"\x1b[" + WITHIN + rb"]*\Z")
+_BEGINS_7 = lazy_pattern(rb"\x1b[" + WITHIN + rb"]*[\]PX^_]")
+_BEGINS_8 = lazy_pattern(rb"\x1b[" + WITHIN + rb"]*[\]PX^_]|\xc2[\x90\x98\x9d\x9e\x9f]")
+_C1 = lazy_pattern(rb"\xc2[\x80-\x9f]")
+_BEGUN = lazy_pattern(rb"\x1b[" + WITHIN + rb"]*\Z")
 _OSC, _C1_STRING = b"\x1b]", b""
-_STOPS, _OSC_STOPS = late_pattern(rb"[\x18\x1a\x1b\n]"), late_pattern(rb"[\x07\x18\x1a\x1b\n]")
+_STOPS, _OSC_STOPS = lazy_pattern(rb"[\x18\x1a\x1b\n]"), lazy_pattern(rb"[\x07\x18\x1a\x1b\n]")
 
 # ESC, CAN and SUB end a string everywhere; a line feed means that it is none, as a viewer of lines shows what follows.
 _END = rb"\x1b\\|[\x18\x1a]|(?=\x1b)|\n"
 _BEL = rb"|\x07"
-_ST = late_pattern(_END), late_pattern(_END + _BEL)
-_ANY_BEL = late_pattern(_END + _BEL), late_pattern(_END + _BEL)
+_ST = lazy_pattern(_END), lazy_pattern(_END + _BEL)
+_ANY_BEL = lazy_pattern(_END + _BEL), lazy_pattern(_END + _BEL)
 _DEC = (
-    late_pattern(_END + rb"|\xc2\x9c|(?=\xc2[\x80-\x9f])"),
-    late_pattern(_END + _BEL + rb"|\xc2\x9c|(?=\xc2[\x80-\x9f])"),
+    lazy_pattern(_END + rb"|\xc2\x9c|(?=\xc2[\x80-\x9f])"),
+    lazy_pattern(_END + _BEL + rb"|\xc2\x9c|(?=\xc2[\x80-\x9f])"),
 )
-_XTERM = late_pattern(_END + rb"|\xc2\x9c"), late_pattern(_END + _BEL + rb"|\xc2\x9c")
+_XTERM = lazy_pattern(_END + rb"|\xc2\x9c"), lazy_pattern(_END + _BEL + rb"|\xc2\x9c")
 
 
 def readings(data: bytes) -> Iterator[bytes]:
@@ -83,7 +83,7 @@ class LineFeeds:
         self._begun = b""  # the last bytes, if they may be the beginning of a code
 
     def feed(self, data: bytes) -> bytes:
-        """The same bytes, with the codes that this takes."""
+        """Return the bytes, with control strings moved to where they take effect."""
         if self._string is None and not self._begun and b"\x1b" not in data and b"\xc2" not in data:
             return data
         skipped, data = len(self._begun), self._begun + data

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 from msgspec import Struct
 
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets import control_strings, visible_text
 from sandbox_console.secrets.encodings import forms
@@ -34,7 +34,7 @@ _SHAPES = {
     "a private key": rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----[^-]{40,16384}",
     "a JSON Web Token": rb"\beyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{20,1000}",
 }
-_LOOKS = late_pattern(b"|".join(b"(%s)" % shape for shape in _SHAPES.values()))
+_LOOKS = lazy_pattern(b"|".join(b"(%s)" % shape for shape in _SHAPES.values()))
 _SHAPE_NAMES = list(_SHAPES)
 
 

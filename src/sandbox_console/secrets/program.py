@@ -112,20 +112,7 @@ async def run(
 
     It runs in ``folder``, by default the current one. Many programs, such as git, obey files in their current folder.
     """
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # away from our terminal, where a prompt would take the screen's keys
-            env=env,
-            cwd=folder,
-        )
-    except FileNotFoundError:
-        raise SecretError(f"{who} is not installed", hint=f"install {who}, or name it with its folder") from None
-    except OSError as error:
-        raise SecretError(f"{who} cannot be run: {error.strerror}") from None
+    process = await _started(words, who, env, folder, asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL)
     try:
         async with asyncio.timeout(timeout_s):
             if process.stdin is not None:
@@ -137,6 +124,26 @@ async def run(
         raise SecretError(f"{who} did not end within {timeout_s:g} s", hint=hint) from None
     finally:
         await run_to_completion(_end(process))
+
+
+async def _started(
+    words: Sequence[str], who: str, env: Mapping[str, str] | None, folder: str | None, stdin: int
+) -> asyncio.subprocess.Process:
+    """Start a program. Raises SecretError if that is not possible."""
+    try:
+        return await asyncio.create_subprocess_exec(
+            *words,
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # away from our terminal, where a prompt would take the screen's keys
+            env=env,
+            cwd=folder,
+        )
+    except FileNotFoundError:
+        raise SecretError(f"{who} is not installed", hint=f"install {who}, or name it with its folder") from None
+    except OSError as error:
+        raise SecretError(f"{who} cannot be run: {error.strerror}") from None
 
 
 async def _drained(process: asyncio.subprocess.Process, who: str) -> Printed:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 from sandbox_console.secrets.screen_cells import Cells, Page, Values
 from sandbox_console.secrets.screen_columns import Columns
 from sandbox_console.secrets.screen_rows import Rows
@@ -35,19 +35,19 @@ FORGOTTEN = 400
 _KNOWN = b"\x1b[?6l\x1b[?69l\x1b[?7h\x1b[4l\x1b[r\x1b[H"
 """Brings the modes, the region and the cursor of a terminal into the state in which `Rows` begins."""
 
-_ROAMS = late_pattern(
+_ROAMS = lazy_pattern(
     rb"\x1b(?!\[[0-9;]*+m)[" + WITHIN + rb"]*+(?:\[[" + WITHIN + rb"0-;]*+[ABEFHLMSTdefkru]|[8M]|\[[" + WITHIN
     + rb"]*+\?[" + WITHIN + rb"0-;]*(?:4[" + WITHIN + rb"]*+[79]|(?<![0-9])6[" + WITHIN + rb"]*+9?)(?![0-9])["
     + WITHIN + rb"0-;]*+[hl])"
 )  # colours are passed over fast  # fmt: skip
-_WIDE_ROAMS = late_pattern(rb"\xc2\x9b[" + WITHIN + rb"0-?]*[ABEFHLMSTdefkruhl]|\xc2\x8d")
-_STEP = late_pattern(
+_WIDE_ROAMS = lazy_pattern(rb"\xc2\x9b[" + WITHIN + rb"0-?]*[ABEFHLMSTdefkruhl]|\xc2\x8d")
+_STEP = lazy_pattern(
     rb"([\x20-\x7e]+)|" + CSI + rb"([" + WITHIN + rb"0-?]*)([ -/" + WITHIN + rb"]*[@-~])|" + ESC + rb"|" + WIDTHLESS
     + rb"|" + LETTER + rb"|.",
     re.DOTALL,
 )  # fmt: skip
-_WITHIN_ONE = late_pattern(rb"[" + WITHIN + rb"]")
-_C1 = late_pattern(rb"\xc2([\x80-\x9f])")
+_WITHIN_ONE = lazy_pattern(rb"[" + WITHIN + rb"]")
+_C1 = lazy_pattern(rb"\xc2([\x80-\x9f])")
 _ALTERNATE = frozenset((47, 1047, 1049))
 _DISPUTED = frozenset((6, 69))
 """The modes of rows that count from the region's top and of margins left and right: terminals differ, programs do not

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 from sandbox_console.secrets.visible_text import LETTER, width
 
 Cells = Sequence[bytes]
@@ -44,7 +44,7 @@ class Page(Protocol):
         """Erase the whole screen."""
 
 
-_LETTERS = late_pattern(LETTER + rb"|.", re.DOTALL)
+_LETTERS = lazy_pattern(LETTER + rb"|.", re.DOTALL)
 
 
 def form_of(value: bytes) -> Form:

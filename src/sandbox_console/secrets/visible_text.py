@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 
 CODE_MOST = 4096
 """The longest run of codes, in bytes, that is followed across chunks."""
@@ -44,46 +44,46 @@ WIDTHLESS = (
     rb"|\xf0\x9d\x85[\xb3-\xba]|\xf3\xa0[\x80-\x87][\x80-\xbf]"
 )
 # Most terminals end DCS, SOS, PM and APC only with ST; some programs also end them with BEL, as an OSC.
-BEL_ENDS = late_pattern(rb"\x1b[PX^_][^\x07\x18\x1a\x1b\n]{0,4096}\x07")
-_CODE = late_pattern(ESC)
-_COLOURS = late_pattern(rb"\x1b\[[0-9;:]*[mK]")  # and erasing to the end of the line: nearly all codes in logs
+BEL_ENDS = lazy_pattern(rb"\x1b[PX^_][^\x07\x18\x1a\x1b\n]{0,4096}\x07")
+_CODE = lazy_pattern(ESC)
+_COLOURS = lazy_pattern(rb"\x1b\[[0-9;:]*[mK]")  # and erasing to the end of the line: nearly all codes in logs
 _LONE = rb"\r(?!\n)"
 _UNSEEN_TEXT = rb"(?:" + ESC + rb"|[\x00-\x08\x0e-\x1f\x7f]|" + _LONE + rb"|" + WIDTHLESS + rb")+"
-_UNSEEN = late_pattern(_UNSEEN_TEXT)
+_UNSEEN = lazy_pattern(_UNSEEN_TEXT)
 _CONTROLS = [bytes([one]) for one in (*range(8), 8, *range(14, 27), *range(28, 32), 127)]  # except ESC and CR
 _IDLE = b"".join(one for one in _CONTROLS if one != b"\b") + b"\x0b\x0c"
-_WIDE = late_pattern(WIDTHLESS)
+_WIDE = lazy_pattern(WIDTHLESS)
 _LEADS = tuple(bytes([one]) for one in (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3))
 # The beginning of a code that is not complete yet.
-_BEGUN = late_pattern(
+_BEGUN = lazy_pattern(
     rb"(?:\x1b[" + WITHIN + rb"]*(?:\[" + _REST + rb"|\][^\x07\x18\x1a\x1b\n]*\x1b?"
     rb"|[PX^_][^\x18\x1a\x1b\n]*\x1b?|[ -/][" + WITHIN + rb" -/]*)?"
     rb"|\xc2(?:\x9b" + _REST + rb"|\x9d[^\x07\x18\x1a\x1b\n]*\x1b?|[\x90\x98\x9e\x9f][^\x18\x1a\x1b\n]*\x1b?)?"
     rb"|\xcd|\xd8|\xe1[\x85\x9e\xa0]?|\xe2[\x80\x81]?|\xe3\x85?|\xef[\xb8\xbb\xbe\xbf]?"
     rb"|\xf0(?:\x9b\xb2?|\x9d\x85?)?|\xf3(?:\xa0[\x80-\x87]?)?)\Z"
 )
-_C1_STRING = late_pattern(rb"\xc2[\x90\x98\x9d\x9e\x9f]")
+_C1_STRING = lazy_pattern(rb"\xc2[\x90\x98\x9d\x9e\x9f]")
 _ENDS = (b"\n", b"\x07", b"\x18", b"\x1a", b"\x1b")
 _RETURN = re.compile(_LONE)
 CSI = rb"(?:\x1b[" + WITHIN + rb"]*\[|\xc2\x9b)"
 _PARAMETERS = rb"[" + WITHIN + rb"0-9;]*"
 # The codes of ECMA-48 that move within a line, insert, delete, erase and repeat, and that save and restore the column.
-_MOVE = late_pattern(
+_MOVE = lazy_pattern(
     rb"\x1b[" + WITHIN + rb"]*(?:\[" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]|[78])"
 )  # separate from the next one: a single first byte is found fast
-_WIDE_MOVE = late_pattern(rb"\xc2\x9b" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]")
+_WIDE_MOVE = lazy_pattern(rb"\xc2\x9b" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]")
 # One character, or what a decoder replaces as one broken character (Unicode 15, table 3-7 and D93b: the longest
 # prefix).
 LETTER = (
     rb"[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]{1,2}|\xed[\x80-\x9f][\x80-\xbf]?"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{0,2}|[\xf1-\xf3][\x80-\xbf]{1,3}|\xf4[\x80-\x8f][\x80-\xbf]{0,2}"
 )
-_STEP = late_pattern(
+_STEP = lazy_pattern(
     rb"([\x20-\x7e]+)|" + CSI + rb"(" + _PARAMETERS + rb")([CDGIPXZ`abhlsu@])|" + ESC + rb"|" + WIDTHLESS + rb"|"
     + LETTER + rb"|.",
     re.DOTALL,
 )  # fmt: skip
-_TORN = late_pattern(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})\Z")
+_TORN = lazy_pattern(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})\Z")
 _RETURNS_ONLY = re.compile(rb"[\x20-\x7e\r]*\Z")
 _WITHIN_ONE = re.compile(rb"[" + WITHIN + rb"]")
 ONES = [bytes([one]) for one in range(256)]

@@ -35,7 +35,7 @@ from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny, Rules
 from sandbox_console.service.effects.change_plan import differing
 from sandbox_console.service.gate.gate import Consent, Request
-from sandbox_console.service.gate.holds import REFUSED, Holds
+from sandbox_console.service.gate.quarantine_store import REFUSED, Holds
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard

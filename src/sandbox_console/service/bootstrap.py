@@ -9,6 +9,7 @@ import sysconfig
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 from msgspec import structs
@@ -37,6 +38,9 @@ from sandbox_console.service.reads.folder_guard import (
 )
 from sandbox_console.service.reads.hub import Hub
 from sandbox_console.service.reads.known_names import Key, KnownNames
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _OURS = ("enabled", "timeout_s")
 """Options of a backend's table that are the service's, not the provider's."""
@@ -73,20 +77,26 @@ async def open_console(
     refuse_strangers("the state folder", paths.state)
     if (person := os.environ.get(VARIABLE)) is not None:
         work_for(rights_of_process(person, Users(paths.tokens)))
-    own = own_places(config, paths)
-    keep_apart(own)
-    hub = Hub()
-    fleet = Fleet(found, KnownNames(paths.state / "names"), timeouts(config, found))
-    audit_log = AuditLog(paths.audit_db, current_actor(), hub.publish, config.audit)
     options = ["--config", str(paths.config_file)] if config_file is not None else []
-    console = Console(config, fleet, audit_log, hub, own, secrets, options, paths.templates)
-    keys.console = console
+    keys.console = console = _console(config, paths, found, secrets, options)
     if follows:
         console.follow_config(paths.config_file, read)
     try:
         yield console
     finally:
         await console.close()
+
+
+def _console(
+    config: Config, paths: Paths, backends: Sequence[Backend], secrets: Mapping[str, Secret] | None, options: list[str]
+) -> Console:
+    """A console over these backends. Raises ConfigError for state that a guest can write."""
+    own = own_places(config, paths)
+    keep_apart(own)
+    hub = Hub()
+    fleet = Fleet(backends, KnownNames(paths.state / "names"), timeouts(config, backends))
+    audit_log = AuditLog(paths.audit_db, current_actor(), hub.publish, config.audit)
+    return Console(config, fleet, audit_log, hub, own, secrets, options, paths.templates)
 
 
 def restricted(config: Config, *, read_only: bool) -> Config:
@@ -258,29 +268,34 @@ def make_backends(config: Config, paths: Paths, only: str = "", keys: _Keys | No
         hint = f"on: {', '.join(sorted(points))}"
         raise ConfigError(f"backend = {config.backend!r} in the configuration: there is none, or it is off", hint=hint)
     backends: list[Backend] = []
+    for name, point in points.items():
+        if only_name in ("", name):
+            backends += _of_provider(name, point, config, paths, keys, required=bool(only_name))
+    return _on_host(backends, only_host) if only_host else backends
+
+
+def _of_provider(
+    name: str, point: EntryPoint, config: Config, paths: Paths, keys: _Keys | None, *, required: bool
+) -> Sequence[Backend]:
+    """The hosts of one provider. If it cannot be imported, or has no host, that is an error if it is ``required``."""
+    table = {key: value for key, value in config.backends.get(name, {}).items() if key not in _OURS}
+    try:
+        provider = registry.load(point)
+    except ConfigError as error:
+        if required:
+            raise
+        from sandbox_console.backends.common.missing_backend import MissingBackend  # rarely needed
+
+        return [MissingBackend(name, error)]
 
     def guests() -> GuestFolders:
         return besides_homes(shared_folders.everywhere(paths.state)).ground()
 
-    for name, point in points.items():
-        if only_name and name != only_name:
-            continue
-        table = {key: value for key, value in config.backends.get(name, {}).items() if key not in _OURS}
-        try:
-            provider = registry.load(point)
-        except ConfigError as error:
-            if only_name:
-                raise
-            from sandbox_console.backends.common.missing_backend import MissingBackend  # rarely needed
-
-            backends.append(MissingBackend(name, error))
-            continue
-        settings = BackendSettings(paths.backend(name), table, guests)
-        made = provider.backends(structs.replace(settings, key=keys.read, mask=keys.mask) if keys else settings)
-        if only_name and not made:
-            raise BackendUnreachable(f"{name} is not on this machine", hint=getattr(provider, "absent_hint", ""))
-        backends += made
-    return _on_host(backends, only_host) if only_host else backends
+    settings = BackendSettings(paths.backend(name), table, guests)
+    made = provider.backends(structs.replace(settings, key=keys.read, mask=keys.mask) if keys else settings)
+    if required and not made:
+        raise BackendUnreachable(f"{name} is not on this machine", hint=getattr(provider, "absent_hint", ""))
+    return made
 
 
 def _on_host(backends: Sequence[Backend], host: str) -> list[Backend]:

@@ -121,7 +121,7 @@ def _meaning(text: str) -> dict[str, Any] | None:
 
 
 def _pruned(data: dict[str, Any]) -> dict[str, Any]:
-    """Without empty tables: an empty ``[secrets]``, which the last removal may leave, means the same as none."""
+    """Remove empty tables: an empty ``[secrets]``, which the last removal may leave, means the same as none."""
     return {key: value for key, value in data.items() if value != {}}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 
-_HEADER = late_pattern(r"\s*\[\[?\s*([^\]#]+?)\s*\]\]?\s*(#.*)?$")
-_KEY = late_pattern(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
-_PART = late_pattern(r"[\w-]+|\"[^\"]*\"|'[^']*'")
-_NAMED = late_pattern(
+_HEADER = lazy_pattern(r"\s*\[\[?\s*([^\]#]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = lazy_pattern(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_PART = lazy_pattern(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+_NAMED = lazy_pattern(
     r"at `\$((?:\.[\w-]+|\[[^\]]*\])+)`|(?:unknown key )?([\w-]+(?:\.[\w-]+)+)(?::|$| is )|unknown key (\S+)"
 )
 _ANY = "[...]"

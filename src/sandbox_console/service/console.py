@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn
 
 from msgspec import structs
 
@@ -28,8 +27,7 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.egress_advice import advice
 from sandbox_console.model.event import Changed
-from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import Secret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Decision
@@ -42,9 +40,9 @@ from sandbox_console.service.effects.secret_definition import SecretDefinitions
 from sandbox_console.service.fleet_reads import FleetReads
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate
-from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.local_change import refuse_files
-from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation, OwnedTasks
+from sandbox_console.service.gate.quarantine_store import Holds
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.performer import Performer
@@ -65,7 +63,7 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.visible_records import VisibleRecords
-from sandbox_console.service.reads.watcher import StatsPump, Watcher
+from sandbox_console.service.reads.watcher import Watcher
 from sandbox_console.service.sessions.kept_shells import KeptShells
 from sandbox_console.service.sessions.lost_recreations import LostRecreations
 from sandbox_console.service.sessions.lost_shells import LostShells
@@ -73,8 +71,6 @@ from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
 from sandbox_console.service.sessions.shell_records import ShellRecords
 from sandbox_console.service.templates import Templates
-
-T = TypeVar("T")
 
 
 class Console(FleetReads):
@@ -92,36 +88,43 @@ class Console(FleetReads):
 
         ``templates`` is the folder of templates, by default one beside the state.
         """
-        self.config, self.hub, self.audit_log = config, hub, audit_log
+        self.config, self.audit_log = config, audit_log
         fleet.remember = recorded(audit_log)
         state, kept = audit_log.path.parents[1], config.logs
         audit_log.guest_folders = lambda: shared_folders.everywhere(state).ground()
         self._vault = Vault(config.secrets, audit_log.guest_folders, secrets)
         recreations = LostRecreations(state / "recreations", fleet, audit_log, self._vault, lambda: self.read_only)
-        super().__init__(fleet, Masking(self._vault), recreations)
-        self._vault.on_new = self._mask_again
+        self.records = records = VisibleRecords(fleet, audit_log)
+        self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20, records)
+        logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
+        super().__init__(fleet, hub, Masking(self._vault), recreations, logs, config.tui.stats_interval_s)
+        self._vault.on_new = self.mask_again
         self._watcher = Watcher(fleet, hub.publish, self.masking)
-        self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inspection(fleet, self._vault)
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
         self._asks = HostRequests(audit_log, hub, self.denials.ask)
         self.egress = Outbound(fleet, self.denials, self._asks, self._vault, audit_log)
-        self.records = records = VisibleRecords(fleet, audit_log)
+        self._wire_records(state, templates or state.parent / "templates")
+        self._wire_actions(state, own or OwnFolders(state), options)
+        self._work = OwnedTasks(fleet.need_open)
+        self.reload: ConfigReload | None = None
+
+    def _wire_records(self, state: Path, templates: Path) -> None:
+        """Make what reads and keeps the console's own files: secrets, templates, recordings, rows of the log."""
+        config, fleet, audit_log = self.config, self.fleet, self.audit_log
         self.drifts = Drifts(audit_log)
-        self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20, records)
-        self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
         self.definitions = SecretDefinitions(self._vault, audit_log, lambda: self.config.policy)
-        self.templates = Templates(
-            templates or state.parent / "templates", lambda: self.config, self.secrets, audit_log
-        )
+        self.templates = Templates(templates, lambda: self.config, self.secrets, audit_log)
         self.shipper = Shipper(audit_log)
         self.recordings = Recordings(
-            state / "recordings", config.recording, lambda: self.config.policy, audit_log, self._vault.redactor, records
+            state / "recordings",
+            config.recording,
+            lambda: self.config.policy,
+            audit_log,
+            self._vault.redactor,
+            self.records,
         )
-        self._wire_actions(state, own or OwnFolders(state), options)
-        self._operations: set[asyncio.Task[Any]] = set()
-        self.reload: ConfigReload | None = None
 
     def _wire_actions(self, state: Path, own: OwnFolders, options: Sequence[str]) -> None:
         """Make what carries actions out, and what looks after the shells and replacements that they begin."""
@@ -142,7 +145,7 @@ class Console(FleetReads):
             self._lost, self.kept_shells, self.sessions.end, self.recreations,
         )  # fmt: skip
 
-    # Reads
+    # Watching, the configuration and the records
 
     @property
     def read_only(self) -> bool:
@@ -158,12 +161,6 @@ class Console(FleetReads):
         if access().role != "admin":
             await refuse_files(self.audit_log)
         return await self._shares.ground()
-
-    def _mask_again(self) -> None:
-        """Publish again what has been shown of sandboxes and contains a value that was not known then."""
-        for sandbox in list(self.hub.sandboxes.values()):
-            if (masked := self.masking.sandbox(sandbox)) is not sandbox:
-                self.hub.publish(Changed(masked))
 
     def watch(self) -> Subscription:
         """Subscribe to everything that changes, beginning with the current state. Close it when done."""
@@ -184,17 +181,6 @@ class Console(FleetReads):
         self._vault.adopt(config.secrets)
         self._gate.rules = self._admission.policy = config.policy
 
-    def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
-        """Publish samples of these sandboxes, the running ones on screen, continuously, and of the others at times.
-
-        ``rest_soon`` says that the list is sorted or filtered by samples, so the others are needed too.
-        """
-        self._stats.show(refs, rest_soon=rest_soon)
-
-    def sample_all(self) -> None:
-        """Publish samples of every running sandbox every few seconds from now on, for rules about them."""
-        self._stats.sample_all()
-
     async def channel_secret(self, name: str) -> str:
         """The value of a secret that a channel of ``[alerts]`` names. Raises SecretError, or UsageError for another."""
         if all(name not in channel.secrets for channel in self.config.alerts.channels.values()):
@@ -210,16 +196,6 @@ class Console(FleetReads):
     def mask_key(self, value: str) -> None:
         """Hide a backend's key that is no secret of the configuration in all output."""
         self._vault.mask([value])
-
-    async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
-        """Samples of one sandbox until it stops."""
-        backend = await self.fleet.use(ref.backend, ref.host)
-        async for stats in backend.stats(ref, interval_s):
-            yield stats
-
-    def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of a sandbox's output: the bytes as they were written, with known secrets masked."""
-        return self._logs.read(ref, query)
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
         """Recorded actions, newest first, as far as whoever asks may see their sandboxes."""
@@ -282,7 +258,7 @@ class Console(FleetReads):
     def perform(self, action: Action, *, consent: Consent = Consent(), io: ExecIO | None = None) -> Operation:  # noqa: B008 - frozen
         """Carry an action out. The operation's result raises what went wrong, with the row's id."""
         operation = Operation(action)
-        operation.run(self._begin(self._perform(action, consent, io or ExecIO(), operation)))
+        operation.run(self._work.begin(self._perform(action, consent, io or ExecIO(), operation)))
         self.sessions.note(operation)
         return operation
 
@@ -306,7 +282,7 @@ class Console(FleetReads):
 
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
         """Open a shell through the gate; its end is noted when it is closed."""
-        return await self._begin(self._shell(request, consent))
+        return await self._work.begin(self._shell(request, consent))
 
     async def end_lost_shells(self) -> int:
         """End shells whose console was killed, and note their ends. Returns how many; looks once for each console."""
@@ -321,31 +297,17 @@ class Console(FleetReads):
 
     async def end_shell(self, action: EndShell, *, consent: Consent = Consent()) -> ActionResult:  # noqa: B008 - frozen
         """End a kept shell through the gate; returns once its end is on record."""
-        return await self._begin(self._performer.end_shell(action, consent))
-
-    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start work that goes on if its caller is cancelled. Raises UsageError if the console is closed."""
-        try:
-            self.fleet.need_open()
-        except UsageError:
-            work.close()
-            raise
-        task = asyncio.create_task(work)
-        self._operations.add(task)
-        task.add_done_callback(self._operations.discard)
-        return task
+        return await self._work.begin(self._performer.end_shell(action, consent))
 
     async def close(self) -> None:
         """Cancel what is in flight (each action is recorded as cancelled), end the shells and close the backends."""
-        for task in self._operations:
-            task.cancel()
-        await asyncio.gather(*self._operations, return_exceptions=True)
+        await self._work.cancel()
         await self.sessions.close()
         await self._lost.close()
         await self.recreations.close()
         if self.reload is not None:
             await self.reload.close()
-        await self._stats.close()
+        await self.close_stats()
         await self._watcher.close()
         await self._asks.close()
         await self.denials.close()

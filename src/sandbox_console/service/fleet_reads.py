@@ -1,8 +1,8 @@
-"""Reads the sandboxes of every backend, with known secrets masked."""
+"""Reads the sandboxes of every backend, their samples and their output, with known secrets masked."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 
 from msgspec import structs
@@ -10,18 +10,28 @@ from msgspec import structs
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HostKey, Sandbox, SandboxRef
+from sandbox_console.model.event import Changed
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HostKey, Sandbox, SandboxRef, Stats
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.hub import Hub
+from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import LookupResult, host_label
 from sandbox_console.service.reads.masking import Masking
+from sandbox_console.service.reads.watcher import StatsPump
 from sandbox_console.service.sessions.lost_recreations import LostRecreations
 
 
 class FleetReads:
     """What a console reads of its fleet. None of it changes anything, or is recorded."""
 
-    def __init__(self, fleet: Fleet, masking: Masking, recreations: LostRecreations) -> None:
-        self.fleet, self.masking, self.recreations = fleet, masking, recreations
+    def __init__(
+        self, fleet: Fleet, hub: Hub, masking: Masking, recreations: LostRecreations, logs: LiveLogs, interval_s: float
+    ) -> None:
+        """``interval_s`` is the time between two samples of a sandbox on screen."""
+        self.fleet, self.hub, self.masking, self.recreations = fleet, hub, masking, recreations
+        self._logs = logs
+        self._stats = StatsPump(fleet, hub.publish, interval_s, lambda: [*hub.sandboxes.values()])
 
     async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
         """All sandboxes now, and the health of each backend that was queried."""
@@ -127,3 +137,36 @@ class FleetReads:
     async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
         """The results of a backend's checks of its machine; empty if it has nothing to check."""
         return await one.diagnose() if isinstance(one := await self.fleet.use(backend, host), Diagnosable) else ()
+
+    # What goes on
+
+    def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
+        """Publish samples of these sandboxes, the running ones on screen, continuously, and of the others at times.
+
+        ``rest_soon`` says that the list is sorted or filtered by samples, so the others are needed too.
+        """
+        self._stats.show(refs, rest_soon=rest_soon)
+
+    def sample_all(self) -> None:
+        """Publish samples of every running sandbox every few seconds from now on, for rules about them."""
+        self._stats.sample_all()
+
+    async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
+        """Samples of one sandbox until it stops."""
+        backend = await self.fleet.use(ref.backend, ref.host)
+        async for stats in backend.stats(ref, interval_s):
+            yield stats
+
+    def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
+        """Batches of a sandbox's output: the bytes as they were written, with known secrets masked."""
+        return self._logs.read(ref, query)
+
+    async def close_stats(self) -> None:
+        """End the samples."""
+        await self._stats.close()
+
+    def mask_again(self) -> None:
+        """Publish again what has been shown of sandboxes and contains a value that was not known then."""
+        for sandbox in list(self.hub.sandboxes.values()):
+            if (masked := self.masking.sandbox(sandbox)) is not sandbox:
+                self.hub.publish(Changed(masked))

@@ -148,7 +148,7 @@ def seen_by(status: FleetStatus, rights: Access) -> FleetStatus:
 
 
 def troubles_first(sandboxes: Sequence[Sandbox]) -> Sequence[Sandbox]:
-    """Those with something wrong first, then by name."""
+    """Sort those with something wrong first, then by name."""
     return sorted(sandboxes, key=lambda one: (not has_trouble(one), one.name, one.ref))
 
 

@@ -46,8 +46,8 @@ from sandbox_console.service.admission import Admission
 from sandbox_console.service.effects.call import Call, EndSessions
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Consent, Gate, Request
-from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.gate.quarantine_store import Holds
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet

@@ -126,7 +126,7 @@ class Holder:
             self._go_on()
 
     def left(self, viewer: Viewer) -> None:
-        """A viewer is gone."""
+        """Forget a viewer that is gone."""
         self._viewers.discard(viewer)
         self.resized()
         self.drained()

@@ -25,7 +25,7 @@ class Recorder:
         self._pending.resize(cols, rows)
 
     def write(self) -> None:
-        """Write what waits."""
+        """Write the events that wait."""
         lines = self._pending.take()
         if not lines or self.problem:
             return

@@ -8,9 +8,9 @@ from typing import Self, TypeVar
 
 from sandbox_console import library, service
 from sandbox_console.library.command import ExecResult
+from sandbox_console.library.exec_input import Input
+from sandbox_console.library.exec_output import Output
 from sandbox_console.library.files import MAX_BYTES
-from sandbox_console.library.input import Input
-from sandbox_console.library.output import Output
 from sandbox_console.model.log import LogItem, Stream
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef

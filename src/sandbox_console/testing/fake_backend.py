@@ -38,7 +38,7 @@ class FakeBackend(FakeGuest, FakeImages):
     # Reading
 
     async def open(self) -> None:
-        """Nothing to prepare; the fault ``open`` may delay it."""
+        """Nothing is prepared; the fault ``open`` may delay it."""
         if not self.faults.dead:
             await self.faults.meet("open")
 

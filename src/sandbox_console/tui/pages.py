@@ -97,7 +97,7 @@ class PageActions(AppParts):
 
     def action_kept_shells(self) -> None:
         """Show the shells that outlive the console."""
-        from sandbox_console.tui.shell.kept_screen import KeptShellsScreen
+        from sandbox_console.tui.shell.kept_shells_screen import KeptShellsScreen
 
         self.push_screen(KeptShellsScreen(self.service, self.shells, self.now))
 

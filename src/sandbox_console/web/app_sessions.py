@@ -15,11 +15,11 @@ from textual_serve.download_manager import DownloadManager
 
 from sandbox_console.service.browser_sessions import BrowserSession
 from sandbox_console.web import websocket_messages
+from sandbox_console.web.login_records import SESSION, VisitRecords
 from sandbox_console.web.logins import Login, Logins
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.process import AppProcess
 from sandbox_console.web.tickets import TerminalRequest
-from sandbox_console.web.visit_records import SESSION, VisitRecords
 
 ENDED = 4000
 TAKEN_OVER = 4001
@@ -31,7 +31,7 @@ LOOK_S = 0.5
 
 
 class Full(Exception):
-    """No more sessions are allowed."""
+    """The limit of sessions is reached."""
 
 
 class AppSession:

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from sandbox_console.web.checks import HEADERS
+from sandbox_console.web.request_checks import HEADERS
 
 _MASK = 0x80
 _LENGTH_BYTES = {126: 2, 127: 8}

@@ -19,7 +19,7 @@ from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.service.people.identity import Identity
 from sandbox_console.service.people.users import Users
 from sandbox_console.service.tokens import Token, Tokens
-from sandbox_console.web.guesses import Guesses
+from sandbox_console.web.guess_limits import Guesses
 
 TOKEN_VARIABLE = "SANDBOX_CONSOLE_TOKEN"  # noqa: S105 - the variable's name
 HASHES_AT_ONCE = 2

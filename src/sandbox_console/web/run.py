@@ -26,15 +26,15 @@ from sandbox_console.service.browser_sessions import folder_of
 from sandbox_console.service.people.users import Users
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.connections import HEADER_S, Acceptor, Connections
-from sandbox_console.web.listening import Listening, listening
-from sandbox_console.web.login_doors import CALLBACK
+from sandbox_console.web.listen_sockets import Listening, listening
+from sandbox_console.web.login_methods import CALLBACK
+from sandbox_console.web.login_records import login_records
 from sandbox_console.web.logins import Logins, given_token
 from sandbox_console.web.oidc_client import Provider
 from sandbox_console.web.oidc_login import OidcLogins
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.server import BrowserServer, public_url
 from sandbox_console.web.session_control import session_control
-from sandbox_console.web.visit_records import visit_records
 
 CONNECTIONS = 64
 """The most connections of browsers that have not shown a login."""
@@ -74,7 +74,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
     logins = Logins(own_token, tokens=Tokens(credentials), users=Users(credentials))
     async with contextlib.AsyncExitStack() as stack:
         held = stack.enter_context(listening(options, options.port, guest_folders))
-        records = await stack.enter_async_context(visit_records(options.config, say, on=options.command is None))
+        records = await stack.enter_async_context(login_records(options.config, say, on=options.command is None))
         server = BrowserServer(options, logins, held.authorities, say, records, await _provider(options, held))
         await stack.enter_async_context(session_control(folder_of(find_paths()), server.views, say, server.clear))
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it

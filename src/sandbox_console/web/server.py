@@ -15,17 +15,17 @@ from sandbox_console.service import find_paths
 from sandbox_console.service.browser_sessions import folder_of
 from sandbox_console.web import websocket_messages
 from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
-from sandbox_console.web.checks import FOREIGN, USER, Checks, add_headers, need_origin
 from sandbox_console.web.http_handler import Handler
-from sandbox_console.web.login_doors import CALLBACK, HEADER, LoginDoors
+from sandbox_console.web.login_methods import CALLBACK, HEADER, LoginDoors
+from sandbox_console.web.login_records import VisitRecords
 from sandbox_console.web.logins import Login, Logins
 from sandbox_console.web.oidc_login import OidcLogins
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
+from sandbox_console.web.request_checks import FOREIGN, USER, Checks, add_headers, need_origin
 from sandbox_console.web.session_pages import SessionPages
 from sandbox_console.web.tickets import TerminalRequest, Tickets
 from sandbox_console.web.uploads import Uploads
-from sandbox_console.web.visit_records import VisitRecords
 
 _BODY_S = 5.0
 _BODY_BYTES = 4096

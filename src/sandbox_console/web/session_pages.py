@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 
 from sandbox_console.web.app_sessions import AppSessions
+from sandbox_console.web.login_records import VisitRecords
 from sandbox_console.web.logins import Login, Logins
-from sandbox_console.web.visit_records import VisitRecords
 
 JsonBody = Callable[[web.Request], Awaitable[dict[str, Any]]]
 NeedPage = Callable[[web.Request], Login]

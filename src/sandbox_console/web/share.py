@@ -23,9 +23,9 @@ from sandbox_console.model.text import clean
 from sandbox_console.service.gate.audit_log import current_actor
 from sandbox_console.web import textual_web
 from sandbox_console.web.environment import is_needed
+from sandbox_console.web.login_records import SHARE, login_records
 from sandbox_console.web.options import console_command
 from sandbox_console.web.process_group import process_group
-from sandbox_console.web.visit_records import SHARE, visit_records
 
 ENVIRONMENTS = ("prod", "local", "dev")
 """The relays that textual-web knows: its makers' public one, one at 127.0.0.1:8080, and its makers' for testing."""
@@ -106,7 +106,7 @@ async def _share(options: ShareOptions, say: Callable[[str], None]) -> None:
 @contextlib.asynccontextmanager
 async def _recorded(options: ShareOptions, say: Callable[[str], None]) -> AsyncIterator[None]:
     """Record in the audit log that the console is shared, and that it no longer is."""
-    async with visit_records(options.config, say) as records:
+    async with login_records(options.config, say) as records:
         body = {"relay": options.environment, "read_only": not options.read_write}
         await records.begin(SHARE, SHARE, current_actor(), body)
         try:

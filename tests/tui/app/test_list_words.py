@@ -17,7 +17,7 @@ from sandbox_console.model.event import Changed, Denied, Listed, Removed, Sample
 from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, SandboxRef, Stats, Status
 from sandbox_console.service.config import ViewOptions
 from sandbox_console.tui.fleet.arrangement import Arranger, Hidden, ListOptions, fault, newest_first
-from sandbox_console.tui.fleet.columns import BY_KEY, USUAL, Chosen, choose, column_key
+from sandbox_console.tui.fleet.columns import BY_KEY, USUAL, Chosen, ColumnChoice, choose, column_key
 from sandbox_console.tui.fleet.command_parser import (
     Command,
     Known,
@@ -30,7 +30,6 @@ from sandbox_console.tui.fleet.command_parser import (
 from sandbox_console.tui.fleet.filter.filter_parser import parse_filter
 from sandbox_console.tui.fleet.fleet_rows import LOOKS, ORDERS, SandboxRow, Showing, paint
 from sandbox_console.tui.fleet.groups import GroupKey, group_by
-from sandbox_console.tui.fleet.saved_columns import ColumnChoice
 from sandbox_console.tui.fleet.saved_views import VIEWS_MOST, Views
 from sandbox_console.tui.state.fleet_state import SAMPLES_KEPT, Denial, FleetState
 from sandbox_console.tui.state.reducer import reduce

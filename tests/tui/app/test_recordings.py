@@ -12,7 +12,7 @@ from textual.widgets import Input
 from sandbox_console.service import find_paths
 from sandbox_console.tui.recordings.playback import KEYS_MOST, Playback
 from sandbox_console.tui.recordings.player_screen import PlayerScreen, following
-from sandbox_console.tui.recordings.recorded_screen import RecordedScreen
+from sandbox_console.tui.recordings.recording_view import RecordedScreen
 from sandbox_console.tui.recordings.recordings_screen import RecordingsScreen
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator

@@ -16,8 +16,8 @@ from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.shells import SHELLS, distinct
 from sandbox_console.service import find_paths
 from sandbox_console.tui.shell import shell_flow
-from sandbox_console.tui.shell.choice_screen import ChoiceScreen
 from sandbox_console.tui.shell.shell_choice import ShellChoice, ShellChoices, env_line, parse_env
+from sandbox_console.tui.shell.shell_dialog import ChoiceScreen
 
 AGENT = ref("aaaaaaaaaaaa")
 

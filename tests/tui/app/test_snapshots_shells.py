@@ -9,7 +9,7 @@ from tests.tui.app.test_shells import LEAVE, on, page, shells, typing
 
 from sandbox_console.tui.base.themes import DARK
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
-from sandbox_console.tui.shell.choice_screen import ChoiceScreen
+from sandbox_console.tui.shell.shell_dialog import ChoiceScreen
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 SIZES = (SMALL, MIDDLE)

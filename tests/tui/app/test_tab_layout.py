@@ -7,8 +7,8 @@ import random
 import pytest
 from textual.geometry import Region
 
+from sandbox_console.tui.shell.shell_tabs import fitted
 from sandbox_console.tui.shell.tab_layout import Split, leaves, neighbour, regions, resized, tiled, with_new, without
-from sandbox_console.tui.shell.tab_line import fitted
 
 ROOM = Region(0, 0, 80, 21)
 

@@ -12,12 +12,12 @@ from sandbox_console.backends.a2a.capabilities import capabilities
 from sandbox_console.backends.a2a.client import Client
 from sandbox_console.backends.a2a.options import Runtime
 from sandbox_console.backends.base import ReadKey, Secrets
-from sandbox_console.backends.common.guest_words import in_guest
+from sandbox_console.backends.common.buffered_process import ENDED, BufferedProcess, Whole
+from sandbox_console.backends.common.guest_command import in_guest
 from sandbox_console.backends.common.ledger import Entry
 from sandbox_console.backends.common.messages import not_running, not_stopped
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.remote_backend import RemoteBackend
-from sandbox_console.backends.common.whole_process import ENDED, Whole, WholeProcess
 from sandbox_console.errors import Conflict, ConsoleError
 from sandbox_console.model.action import Exec, Permit
 from sandbox_console.model.capability import Capabilities, Capability
@@ -91,7 +91,7 @@ class A2aBackend(RemoteBackend):
         await self._ledger.drop(ref.id)
         self._polling.wake()
 
-    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> WholeProcess:  # noqa: ARG002 - as above
+    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> BufferedProcess:  # noqa: ARG002 - as above
         need(permit)
         if request.user is not None:
             raise self._cannot(Capability.EXEC_USER)
@@ -99,7 +99,7 @@ class A2aBackend(RemoteBackend):
         if found.status not in (Status.RUNNING, Status.UNKNOWN):
             raise not_running(found.name, found.status)
         entry = await self._entry(request.ref)
-        return WholeProcess(self._run(request, entry.place if entry else found.name))
+        return BufferedProcess(self._run(request, entry.place if entry else found.name))
 
     async def _run(self, request: Exec, name: str) -> Whole:
         command, *args = in_guest(request)

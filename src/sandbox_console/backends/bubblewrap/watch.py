@@ -8,8 +8,9 @@ from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.state import Store
 from sandbox_console.backends.common import notify
+from sandbox_console.backends.common.polling import differences
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.event import BackendEvent, Changed, Listed, Removed
+from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 
 _SETTLE_S = 0.01  # several files change at once when a sandbox starts or ends
@@ -38,14 +39,8 @@ async def changes(
             except ConsoleError:
                 await asyncio.sleep(1.0)
                 continue
-            if known is None:
-                yield Listed("bubblewrap", "local", tuple(now.values()))
-            else:
-                for ref in known.keys() - now.keys():
-                    yield Removed(ref)
-                for ref, sandbox in now.items():
-                    if known.get(ref) != sandbox:
-                        yield Changed(sandbox)
+            for event in differences(("bubblewrap", "local"), known, now):
+                yield event
             known = now
             await folders.changed()
             await asyncio.sleep(_SETTLE_S)

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.common.refusing import Refusing
+from sandbox_console.backends.common.unsupported import UnsupportedMethods
 from sandbox_console.errors import BackendUnreachable, ConfigError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.event import BackendEvent, HealthChanged
@@ -16,7 +16,7 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, S
 from sandbox_console.model.spec import SandboxSpec
 
 
-class MissingBackend(Refusing):
+class MissingBackend(UnsupportedMethods):
     """Unreachable, for the reason for which it could not be imported. All that is asked of it fails with that."""
 
     def __init__(self, name: str, error: ConfigError) -> None:
@@ -24,10 +24,10 @@ class MissingBackend(Refusing):
         self._error = error
 
     async def open(self) -> None:
-        """There is nothing to prepare."""
+        """Nothing is prepared."""
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Nothing is released."""
 
     async def health(self) -> BackendHealth:
         return BackendHealth(self.name, self.host, HealthState.UNREACHABLE, self._error.message, self._error.hint)

@@ -16,8 +16,8 @@ from sandbox_console.backends.common.ledger import Entry, Ledger
 from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.polling import Polling
-from sandbox_console.backends.common.refusing import Refusing
 from sandbox_console.backends.common.remote import health
+from sandbox_console.backends.common.unsupported import UnsupportedMethods
 from sandbox_console.errors import InvalidSpec, NotFound
 from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capability
@@ -36,7 +36,7 @@ class Connection(Protocol):
         ...
 
 
-class RemoteBackend(Refusing, ABC):
+class RemoteBackend(UnsupportedMethods, ABC):
     """The sandboxes of one server: its list is polled, and a ledger keeps what this console asked for.
 
     ``proved`` says against which server the backend was tried.

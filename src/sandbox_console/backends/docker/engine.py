@@ -18,7 +18,7 @@ from aiodocker.execs import Exec
 from aiodocker.stream import Stream as Hijacked
 from yarl import URL
 
-from sandbox_console.backends.docker import bulk_answer
+from sandbox_console.backends.docker import raw_http
 from sandbox_console.backends.docker.contexts import Endpoint
 from sandbox_console.backends.docker.failures import Lost, Refused, engine_prefix, no_answer, refused
 from sandbox_console.errors import BackendUnreachable, ConsoleError
@@ -120,7 +120,7 @@ class Engine:
             return
         target = URL(f"http://localhost/{path}").with_query(dict(params)).raw_path_qs
         with self.translated():
-            async with bulk_answer.get(self.endpoint.socket, target) as (status, body):
+            async with raw_http.get(self.endpoint.socket, target) as (status, body):
                 if status >= 400:
                     raise refused(_message(b"".join([part async for part in body]), None), status)
                 yield body

@@ -17,7 +17,10 @@ KEPT = 4096
 
 
 class EngineCache(Struct):
-    """``ooms`` has the time of each container's last OOM kill (seconds since the epoch). Old entries are dropped."""
+    """What is known of an engine's containers. Old entries are dropped.
+
+    ``ooms`` has the time of each container's last OOM kill, in seconds since the epoch.
+    """
 
     ooms: OrderedDict[str, float] = field(default_factory=OrderedDict)
     _images: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from sandbox_console.backends.docker.podman_dialect import NOT_RUNNING
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 
-_NOISE = late_pattern(
+_NOISE = lazy_pattern(
     r"(failed to create (shim )?task( for container)?|OCI runtime (create|exec) failed|runc create failed"
     r"|exec failed|unable to start container process|Cannot restart container \S+|[a-z_.]+\.go:\d+[^:]*"
     r"|starting container process caused|container_linux|Error response from daemon): "

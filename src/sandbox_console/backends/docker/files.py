@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from sandbox_console.backends.docker import guest_files
-from sandbox_console.backends.docker.bulk_answer import blocks
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.guest_path import GuestPath, locate, made_up, seen
 from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.raw_http import blocks
 from sandbox_console.backends.tarscan import Member, TarScanner, guarded
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.guest import FileInfo, FileKind

@@ -13,7 +13,6 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.common.backoff import Backoff
-from sandbox_console.backends.docker.bulk_answer import blocks
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.log_frames import BareDemuxer, Demuxer, TtySplitter
@@ -22,6 +21,7 @@ from sandbox_console.backends.docker.log_rotation import RotationCheck
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.podman_dialect import is_podman
 from sandbox_console.backends.docker.podman_logs import PodmanDemuxer, PodmanTtySplitter
+from sandbox_console.backends.docker.raw_http import blocks
 from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 

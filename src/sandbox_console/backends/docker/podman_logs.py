@@ -57,7 +57,7 @@ class PodmanDemuxer:
         return out
 
     def flush(self) -> list[LogRecord]:
-        """Nothing: half a frame at the end is not a record."""
+        """Return nothing: half a frame at the end is not a record."""
         return []
 
 

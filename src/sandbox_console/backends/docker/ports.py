@@ -35,12 +35,12 @@ def words(requested: Sequence[PublishedPort], target: str) -> list[str]:
 
 
 def exposed(requested: Sequence[PublishedPort]) -> dict[str, Any]:
-    """``ExposedPorts`` of the gateway."""
+    """The gateway's ``ExposedPorts``."""
     return {_listener(number): {} for number, _ in enumerate(requested, FIRST)}
 
 
 def bindings(requested: Sequence[PublishedPort]) -> dict[str, Any]:
-    """``PortBindings`` of the gateway; an empty port is a free one."""
+    """The gateway's ``PortBindings``; an empty port lets the engine choose a free one."""
     return {
         _listener(number): [{"HostIp": port.address, "HostPort": str(port.host_port or "")}]
         for number, port in enumerate(requested, FIRST)

@@ -105,7 +105,7 @@ def check(secrets: Sequence[ResolvedSecret]) -> None:
 
 
 def wanted(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """(inject, name) of each secret that a container waits for when it starts, read from its inspected Config."""
+    """The secrets that a container waits for when it starts, as (inject, name), read from its inspected Config."""
     entry = config.get("Entrypoint") or []
     if len(entry) != 4 or entry[3] != WRAPPER:
         return ()

@@ -40,7 +40,7 @@ class _Review(Struct):
 
 
 async def missing(cluster: Cluster, rights: tuple[Right, ...]) -> frozenset[Right]:
-    """Those of the rights that this login does not have. A right that cannot be asked about counts as given."""
+    """The rights that this login lacks. A right that cannot be asked about counts as given."""
     answers = await asyncio.gather(*(_allowed(cluster, one) for one in rights))
     return frozenset(right for right, allowed in zip(rights, answers, strict=True) if not allowed)
 

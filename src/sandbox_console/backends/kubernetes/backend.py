@@ -14,7 +14,7 @@ from sandbox_console.backends.common.guest_files import GuestFiles
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.queued_process import ProcessTerminal
-from sandbox_console.backends.common.refusing import Refusing
+from sandbox_console.backends.common.unsupported import UnsupportedMethods
 from sandbox_console.backends.kubernetes import (
     access,
     connect,
@@ -53,7 +53,7 @@ OPEN_S = 3.0
 """How long opening waits for the answers about rights. A cluster that is silent is told by health."""
 
 
-class KubernetesBackend(GuestFiles, Refusing):
+class KubernetesBackend(GuestFiles, UnsupportedMethods):
     """The Sandboxes and Pods of one context and namespace."""
 
     name = BACKEND

@@ -24,7 +24,7 @@ class Target(Struct, frozen=True):
 
     @property
     def meta(self) -> Meta:
-        """Of the Sandbox, if there is one."""
+        """The metadata of the Sandbox if there is one, else of the Pod."""
         if self.box is not None:
             return self.box.metadata
         return self.pod.metadata if self.pod is not None else Meta()
@@ -77,7 +77,7 @@ class Inventory:
         return box if box in self._boxes else uid
 
     def event(self, uid: str) -> BackendEvent:
-        """What is to be told about a row that may have changed."""
+        """The event for a row that may have changed."""
         row = self.row(uid)
         return Changed(row) if row is not None else Removed(SandboxRef(translate.BACKEND, self._host, uid))
 

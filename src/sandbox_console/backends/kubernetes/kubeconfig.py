@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sandbox_console.backends.kubernetes.failures import Unusable
 from sandbox_console.backends.kubernetes.scope import IN_CLUSTER, Scope
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.hostfs.walk import led_by
 
@@ -112,17 +113,7 @@ def _loader(scope: Scope) -> Any:
 
     paths, ground = files(scope.kubeconfig), scope.guests()
     for path in paths:
-        if root := led_by(path, ground):
-            raise Unusable(
-                f"the kubeconfig {path} lies in {root}, which a sandbox can write, and it can name programs that run "
-                "as you",
-                hint="keep it where no sandbox writes: KUBECONFIG, or [backends.kubernetes] kubeconfig",
-            )
-        if why := another_hand(path):
-            raise Unusable(
-                f"the kubeconfig {path} is not used: {why}, and a kubeconfig can name programs that run as you",
-                hint=f"make it yours alone: chown and chmod 600 {path}",
-            )
+        _refuse_writable(path, ground)
     merged = _merged(paths)
     known = [str(one.value["name"]) for one in merged["contexts"] or ()]
     if scope.context not in known:
@@ -142,6 +133,21 @@ def _loader(scope: Scope) -> Any:
                 hint="keep it where no sandbox writes, and change the kubeconfig",
             )
     return loader
+
+
+def _refuse_writable(path: Path, ground: GuestFolders) -> None:
+    """Raise Unusable for a kubeconfig that a guest or another user can write."""
+    if root := led_by(path, ground):
+        raise Unusable(
+            f"the kubeconfig {path} lies in {root}, which a sandbox can write, and it can name programs that run "
+            "as you",
+            hint="keep it where no sandbox writes: KUBECONFIG, or [backends.kubernetes] kubeconfig",
+        )
+    if why := another_hand(path):
+        raise Unusable(
+            f"the kubeconfig {path} is not used: {why}, and a kubeconfig can name programs that run as you",
+            hint=f"make it yours alone: chown and chmod 600 {path}",
+        )
 
 
 def _named(loader: Any) -> Iterator[tuple[str, Path]]:

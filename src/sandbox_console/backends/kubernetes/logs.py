@@ -17,7 +17,7 @@ from sandbox_console.backends.kubernetes.finder import Finder
 from sandbox_console.backends.kubernetes.inventory import Target
 from sandbox_console.backends.kubernetes.objects import Pod
 from sandbox_console.errors import NotFound
-from sandbox_console.model.late_pattern import late_pattern
+from sandbox_console.model.lazy_pattern import lazy_pattern
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef, Status
 
@@ -29,7 +29,7 @@ PIECE = 1024 * 1024
 
 _RESTARTED = "the container was started again here; of earlier runs Kubernetes keeps the last one"
 _NS = 1_000_000_000
-_STAMP = late_pattern(r"([0-9T:-]{19})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})")
+_STAMP = lazy_pattern(r"([0-9T:-]{19})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
 async def read(

@@ -73,12 +73,12 @@ def stored(spec: SandboxSpec) -> str:
 
 
 def labels_of(spec: SandboxSpec) -> dict[str, str]:
-    """Those of the labels that Kubernetes takes. The annotation has all of them."""
+    """The labels that Kubernetes accepts. The annotation has all of them."""
     return {key: value for key, value in spec.labels.items() if _KEY.fullmatch(key) and _LABEL.fullmatch(value)}
 
 
 def network_policy(spec: SandboxSpec, uid: str) -> dict[str, Any]:
-    """No traffic at all, in or out. It goes with its Sandbox."""
+    """A policy that allows no traffic, in or out. It is deleted with its Sandbox."""
     owner = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Sandbox", "name": spec.name, "uid": uid}
     return {
         "apiVersion": "networking.k8s.io/v1",

@@ -101,17 +101,7 @@ async def _restored(
         )
     if any(sandbox.name == new for sandbox in await looker.list()):
         raise name_taken(new)
-    places = await asyncio.to_thread(ports.choose, spec)
-    arguments: dict[str, Any] = {
-        "network_policy": network.policy(module, spec.egress, places),
-        "ports": ports.bindings(module, places) or None,
-        "volumes": create_options.volumes(module, spec, secrets) or None,
-        "security": None if full else module.SecurityProfile.RESTRICTED,
-        "max_duration": spec.max_duration_s,
-        "idle_timeout": spec.idle_timeout_s,
-        "cow_memory": full or None,
-    }
-    options = {key: value for key, value in arguments.items() if value is not None}
+    options = await _options(module, spec, secrets, full=full)
     identity = new_id()
     own = identity, await asyncio.to_thread(looker.installation.made)
     try:
@@ -126,6 +116,21 @@ async def _restored(
             await run_to_completion(_dropped(module, new))
         raise
     return SandboxRef("microsandbox", "local", identity)
+
+
+async def _options(module: Any, spec: SandboxSpec, secrets: Sequence[ResolvedSecret], *, full: bool) -> dict[str, Any]:
+    """What the SDK is given for a restore."""
+    places = await asyncio.to_thread(ports.choose, spec)
+    options: dict[str, Any] = {
+        "network_policy": network.policy(module, spec.egress, places),
+        "ports": ports.bindings(module, places) or None,
+        "volumes": create_options.volumes(module, spec, secrets) or None,
+        "security": None if full else module.SecurityProfile.RESTRICTED,
+        "max_duration": spec.max_duration_s,
+        "idle_timeout": spec.idle_timeout_s,
+        "cow_memory": full or None,
+    }
+    return {key: value for key, value in options.items() if value is not None}
 
 
 async def _dropped(module: Any, name: str) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.base import ReadKey, Secrets
-from sandbox_console.backends.common.guest_words import in_guest
+from sandbox_console.backends.common.buffered_process import ENDED, BufferedProcess, Whole
+from sandbox_console.backends.common.guest_command import in_guest
 from sandbox_console.backends.common.messages import not_running, not_stopped
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.remote_backend import RemoteBackend
-from sandbox_console.backends.common.whole_process import ENDED, Whole, WholeProcess
 from sandbox_console.backends.microsandbox_legacy.capabilities import capabilities
 from sandbox_console.backends.microsandbox_legacy.inventory import BACKEND, NAME, merged, place
 from sandbox_console.backends.microsandbox_legacy.options import LegacyServer
@@ -118,14 +118,14 @@ class LegacyBackend(RemoteBackend):
         await self._ledger.drop(ref.id)
         self._polling.wake()
 
-    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> WholeProcess:  # noqa: ARG002 - as above
+    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> BufferedProcess:  # noqa: ARG002 - as above
         need(permit)
         if request.user is not None:
             raise self._cannot(Capability.EXEC_USER)
         found = await self.inspect(request.ref)
         if found.status is not Status.RUNNING:
             raise not_running(found.name, found.status)
-        return WholeProcess(self._run(request, *self._place(found)))
+        return BufferedProcess(self._run(request, *self._place(found)))
 
     async def _run(self, request: Exec, namespace: str, name: str) -> Whole:
         command, *args = in_guest(request)

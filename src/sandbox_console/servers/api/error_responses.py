@@ -28,7 +28,7 @@ from sandbox_console.model.trace import traced
 from sandbox_console.servers.api.authentication import GRANT_HEADER, Callers, Forbidden, Unauthorized
 from sandbox_console.servers.api.handlers import CALLER, answer
 from sandbox_console.servers.api.schemas import Problem
-from sandbox_console.servers.pacing import Pacing
+from sandbox_console.servers.refusal_delay import RefusalDelay
 
 OPEN = frozenset({"/healthz", "/openapi.json"})
 """The paths that are answered without a token."""
@@ -58,7 +58,7 @@ class ErrorResponses:
         self._callers = callers
         self._authorities = frozenset(authorities)
         self._max_calls = max_calls
-        self._pacing = Pacing()
+        self._pacing = RefusalDelay()
         self._running: Counter[tuple[str, str]] = Counter()
         self._tasks: set[asyncio.Task[object]] = set()
 

@@ -21,7 +21,7 @@ from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.connections import Connections
-from sandbox_console.web.listening import listening
+from sandbox_console.web.listen_sockets import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.run import accepting, server_tls
 

@@ -18,12 +18,12 @@ from sandbox_console import service
 from sandbox_console.errors import NotFound
 from sandbox_console.model.access import NONE, AccessSource
 from sandbox_console.servers.mcp.server import make
-from sandbox_console.servers.pacing import Pacing
+from sandbox_console.servers.refusal_delay import RefusalDelay
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.people.rights import of_token, person
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.connections import HEADER_S
-from sandbox_console.web.listening import listening
+from sandbox_console.web.listen_sockets import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.run import server_tls
 
@@ -46,7 +46,7 @@ class Guard:
         self._tokens = tokens
         self._hosts = frozenset(authorities)
         self._origins = frozenset(f"{scheme}://{one}" for one in authorities)
-        self._pacing = Pacing()
+        self._pacing = RefusalDelay()
         self._running: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -22,12 +22,12 @@ from sandbox_console.servers.microsandbox.calls import Calls
 from sandbox_console.servers.microsandbox.interpreters import Interpreters
 from sandbox_console.servers.microsandbox.protocol import Call
 from sandbox_console.servers.microsandbox.sandboxes import Sandboxes
-from sandbox_console.servers.pacing import Pacing
+from sandbox_console.servers.refusal_delay import RefusalDelay
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.people.rights import of_token, person
 from sandbox_console.service.tokens import Token, Tokens
 from sandbox_console.web.connections import Connections
-from sandbox_console.web.listening import listening
+from sandbox_console.web.listen_sockets import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.run import accepting, server_tls
 
@@ -43,7 +43,7 @@ class Door:
 
     def __init__(self, tokens: Tokens, authorities: Collection[str], max_calls: int) -> None:
         self._tokens, self._authorities, self._max_calls = tokens, frozenset(authorities), max_calls
-        self._pacing = Pacing()
+        self._pacing = RefusalDelay()
         self._running: Counter[str] = Counter()
 
     @web.middleware

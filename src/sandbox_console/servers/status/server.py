@@ -21,10 +21,10 @@ from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.fleet_status import FleetStatus, StatusWatch, seen_by
 from sandbox_console.service.people.rights import of_token
 from sandbox_console.service.tokens import Tokens
-from sandbox_console.web.checks import Checks, add_headers
 from sandbox_console.web.connections import Connections
-from sandbox_console.web.listening import listening
+from sandbox_console.web.listen_sockets import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
+from sandbox_console.web.request_checks import Checks, add_headers
 from sandbox_console.web.run import accepting, server_tls
 
 CONNECTIONS = 32

@@ -41,7 +41,7 @@ class AlertBook:
         return await self._visible(await asyncio.to_thread(lambda: self._store.alerts(resolved=resolved)))
 
     async def changed_since(self, number: int) -> tuple[int, Sequence[Alert]]:
-        """See `AlertStore.changed_since`. Raises ConsoleError."""
+        """The newest number, and the alerts that changed after ``number``. Raises ConsoleError."""
         newest, changed = await asyncio.to_thread(self._store.changed_since, number)
         return newest, await self._visible(changed)
 
@@ -111,7 +111,7 @@ class AlertBook:
         )  # fmt: skip
 
     async def _visible(self, alerts: Sequence[Alert]) -> Sequence[Alert]:
-        """Those about backends, and about sandboxes that whoever asks may see."""
+        """The alerts about backends, and about sandboxes that whoever asks may see."""
         if not alerts or not access().labels:
             return alerts
         of_backends = {alert.id for alert in alerts if alert.subject.count("/") < 2}

@@ -41,7 +41,7 @@ class Outbox:
         self._failures: dict[str, int] = {}
 
     def wake(self) -> None:
-        """There may be new messages."""
+        """Look for new messages now."""
         for news in self._news.values():
             news.set()
 

@@ -11,8 +11,8 @@ from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.effects.recreation import Steps
-from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ExecIO
+from sandbox_console.service.gate.quarantine_store import Holds
 
 EndSessions = Callable[[SandboxRef], Awaitable[int]]
 """Ends the shells and forwards of a sandbox, and returns how many."""

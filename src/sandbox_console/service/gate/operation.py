@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from sandbox_console.errors import UsageError
 from sandbox_console.model.action import Action
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
@@ -17,6 +18,7 @@ from sandbox_console.model.sandbox import Exit, SandboxRef
 CAPTURE_BYTES = 1024 * 1024
 """How much of each stream a result keeps if nobody takes the output as it arrives."""
 
+T = TypeVar("T")
 OnOutput = Callable[[Stream, bytes], Awaitable[None]]
 Fetch = Callable[[str], AsyncIterator[bytes]]
 """Takes a path out of the sandbox, as a tar."""
@@ -113,3 +115,32 @@ class Operation:
         if not task.cancelled():
             task.exception()  # result() may fetch it; otherwise it is not an unhandled error
         self._news.set()
+
+
+class OwnedTasks:
+    """The work of a console in flight. It goes on if whoever waits for it is cancelled.
+
+    ``need_open`` raises UsageError once the console is closed.
+    """
+
+    def __init__(self, need_open: Callable[[], None]) -> None:
+        self._need_open = need_open
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start work. Raises UsageError if the console is closed."""
+        try:
+            self._need_open()
+        except UsageError:
+            work.close()
+            raise
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def cancel(self) -> None:
+        """Cancel all of it, and wait until it has ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -36,7 +36,7 @@ class Identity(Struct, frozen=True):
 
     @property
     def passed_on(self) -> str:
-        """The value of VARIABLE. It names a user, whose rights are looked up anew, but no secret."""
+        """The value of VARIABLE. It names a user, whose rights are looked up again, and contains no secret."""
         told = _Passed("user", self.user.id) if self.user is not None else _Passed("provider", access=self.access)
         return msgspec.json.encode(told).decode()
 

@@ -20,11 +20,11 @@ from sandbox_console.model.access import access
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
-from sandbox_console.service.gate.holds import Holds
+from sandbox_console.service.gate.quarantine_store import Holds
+from sandbox_console.service.reads.host_patience import Answer, in_parts, made_by
 from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Lookup, LookupResult, host_label
 from sandbox_console.service.reads.scope import scoped, shown
-from sandbox_console.service.reads.waiting import Answer, in_parts, made_by
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless it is configured."""

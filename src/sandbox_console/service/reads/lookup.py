@@ -11,8 +11,8 @@ from msgspec import Struct
 from sandbox_console.errors import Ambiguous, BackendUnreachable, ConsoleError, NotFound, UsageError
 from sandbox_console.model.access import access
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.service.reads.host_patience import GRACE_S, Answer, Hosts, ask_all
 from sandbox_console.service.reads.known_names import ID_PREFIX, Key
-from sandbox_console.service.reads.waiting import GRACE_S, Answer, Hosts, ask_all
 
 _AT_ONCE = 32
 

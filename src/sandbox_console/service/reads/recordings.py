@@ -51,7 +51,7 @@ class Recordings:
         return request.record or own or request.verb in self._rules().record
 
     def wanted(self, request: OpenShell | Exec) -> bool:
-        """Whether a shell or a command is to be recorded."""
+        """Whether a shell or a command should be recorded."""
         own = self._options.mode != "off" and request.verb in self._options.record
         return own or self.required(request)
 

@@ -70,7 +70,7 @@ def removed(path: str, seen: Iterable[FolderRecord]) -> RemovedWorkspace:
 
 
 def kept(found: Mapping[str, RemovedWorkspace]) -> dict[str, RemovedWorkspace]:
-    """Those that are still there, at most the newest 500."""
+    """The workspaces that still exist, at most the newest 500."""
     left = [(path, one) for path, one in found.items() if not one.gone(path)]
     return dict(sorted(left, key=lambda each: (-each[1].since, each[0]))[:MOST])
 

@@ -59,7 +59,7 @@ def scoped(backend: Backend) -> Backend:
 
 
 def shown(sandboxes: Iterable[Sandbox]) -> list[Sandbox]:
-    """Those that the acting person may see."""
+    """The sandboxes that the acting person may see."""
     rights = access()
     return [sandbox for sandbox in sandboxes if rights.sees(sandbox.labels)]
 

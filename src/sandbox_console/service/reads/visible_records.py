@@ -29,7 +29,7 @@ class VisibleRecords:
         self._fleet, self._audit_log = fleet, audit_log
 
     async def of_sandboxes(self, records: Iterable[T], ref: Callable[[T], object]) -> list[T]:
-        """Those whose sandbox may be seen. ``ref`` gives a record's sandbox, as a ref or as its text."""
+        """The records whose sandbox may be seen. ``ref`` gives a record's sandbox, as a ref or as its text."""
         if not access().labels:
             return list(records)
         known = await self._refs()

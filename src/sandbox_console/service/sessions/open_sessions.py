@@ -9,8 +9,8 @@ from contextlib import suppress
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Attach, Forward, ref_of
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import Operation
+from sandbox_console.service.gate.quarantine_store import Holds
 from sandbox_console.service.sessions.shell import ShellSession
 
 LOOK_S = 1.0

@@ -22,7 +22,7 @@ Publish = Callable[[AlertsSeen], object]
 
 
 class AlertWatch:
-    """``fired`` is called with the alerts that begin to fire while the app is open, and are not silenced.
+    """Follows the alerts. ``fired`` is called with those that begin to fire while the app is open and are not silenced.
 
     ``publish`` is called with all that fire, and with what keeps the rules from running, each time that it changes.
     ``write`` writes to the terminal, for channels of the desktop.

@@ -101,7 +101,7 @@ class BulkConfirm(ConfirmScreen):
 
     @property
     def keeps(self) -> bool:
-        """Whether what would be lost is to be kept first."""
+        """Whether to save first what would be lost."""
         return self._keep is not None and self._keep.chosen
 
     @property

@@ -28,7 +28,10 @@ from sandbox_console.tui.state.fleet_state import TabState
 
 
 class InspectPane(Vertical):
-    """``/`` searches, ``n`` and ``N`` move between matches, ``r`` shows raw JSON, ``R`` reads the description again."""
+    """The engine's description of a sandbox.
+
+    ``/`` searches, ``n`` and ``N`` move between matches, ``r`` shows raw JSON, ``R`` reads it again.
+    """
 
     DEFAULT_CSS = """
     InspectPane { height: 1fr; }

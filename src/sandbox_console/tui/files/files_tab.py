@@ -41,7 +41,9 @@ Asking = Callable[[Action, Sandbox], Awaitable[Consent | None]]
 
 
 class FilesPane(Vertical):
-    """``Enter`` opens, ``Backspace`` goes up, ``D`` downloads, ``U`` uploads, ``P`` goes to a path.
+    """The files of a sandbox.
+
+    ``Enter`` opens, ``Backspace`` goes up, ``D`` downloads, ``U`` uploads, ``P`` goes to a path.
 
     ``ask`` returns the consent that the policy requires. Every view and transfer crosses the sandbox's boundary, so it
     goes through the gate and is recorded.

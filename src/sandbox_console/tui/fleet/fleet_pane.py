@@ -14,14 +14,13 @@ from textual.message import Message
 from sandbox_console.errors import UsageError
 from sandbox_console.service.config import TuiOptions, ViewOptions
 from sandbox_console.tui.fleet.arrangement import Arranged, Arranger, Hidden, ListOptions
-from sandbox_console.tui.fleet.columns import SAMPLED_COLUMNS, Chosen, choose, column_key
+from sandbox_console.tui.fleet.columns import SAMPLED_COLUMNS, Chosen, ColumnChoice, choose, column_key
 from sandbox_console.tui.fleet.command_parser import Known, known_of
 from sandbox_console.tui.fleet.filter.filter_parser import Filter, parse_filter
 from sandbox_console.tui.fleet.fleet_rows import Showing
 from sandbox_console.tui.fleet.groups import CYCLE, GroupKey, group_by
-from sandbox_console.tui.fleet.inputs import CommandLine, FilterLine
+from sandbox_console.tui.fleet.input_lines import CommandLine, FilterLine
 from sandbox_console.tui.fleet.mark_bar import MarkBar
-from sandbox_console.tui.fleet.saved_columns import ColumnChoice
 from sandbox_console.tui.fleet.saved_views import Views
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable

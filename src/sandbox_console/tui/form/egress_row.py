@@ -25,7 +25,7 @@ WouldPass = Callable[[Sequence[str], str, int], EgressVerdict]
 
 
 class EgressRow(ListRow):
-    """``would_pass`` decides about the host in the test line, if there is one.
+    """The form's row of egress rules. ``would_pass`` decides about the host in the test line, if there is one.
 
     ``allow_ip`` is the policy's opt-in to addresses.
     """

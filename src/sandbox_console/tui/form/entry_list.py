@@ -43,14 +43,14 @@ class EntryList(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["entries"]
 
     class Removed(Message):
-        """The entry at ``index`` is to be removed."""
+        """Posted to remove the entry at ``index``."""
 
         def __init__(self, entries: EntryList, index: int) -> None:
             super().__init__()
             self.entries, self.index = entries, index
 
     class Ticked(Message):
-        """The box of the entry at ``index`` is to be changed."""
+        """Posted to change the box of the entry at ``index``."""
 
         def __init__(self, entries: EntryList, index: int) -> None:
             super().__init__()

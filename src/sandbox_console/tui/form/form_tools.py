@@ -24,9 +24,9 @@ from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.form.egress_row import EgressRow
 from sandbox_console.tui.form.entry_list import Entry
 from sandbox_console.tui.form.form_section import FormSection
+from sandbox_console.tui.form.form_with_draft import FormWithDraft
 from sandbox_console.tui.form.host_choice import HostChoice
 from sandbox_console.tui.form.image_row import ImageRow
-from sandbox_console.tui.form.kept_form import KeptForm
 from sandbox_console.tui.form.secret_dialog import SecretScreen
 from sandbox_console.tui.form.secrets_row import SecretsRow
 from sandbox_console.tui.text.formatting import error_words
@@ -35,7 +35,7 @@ _DEFAULT_PORTS = {80, 443}
 _Dialog = Callable[[], Awaitable[HostChoice]]
 
 
-class FormTools(KeptForm):
+class FormTools(FormWithDraft):
     """A form with lists of hosts and secrets, and an image. The keys work in every field."""
 
     _pull: Operation | None = None

@@ -15,7 +15,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Change, Console, How, Plan, differing
 from sandbox_console.service.reads.losses import kept_image
 from sandbox_console.tui.form.change_plan import HOW_WORDS
-from sandbox_console.tui.form.loss_words import loss_sentence
+from sandbox_console.tui.form.loss_text import loss_sentence
 from sandbox_console.tui.state.verbs import Look
 from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.formatting import shown_name

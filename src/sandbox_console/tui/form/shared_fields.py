@@ -20,7 +20,9 @@ DIFFERS = "differs"
 
 
 class SharedField(Struct, frozen=True):
-    """``text`` is what all have: the value, or of a list or a table the entries that none lacks.
+    """A field of several sandboxes.
+
+    ``text`` is what all have: the value, or of a list or a table the entries that none lacks.
 
     ``others`` are the values, or the entries' names, that only some have, the most frequent first.
     """

@@ -21,7 +21,7 @@ from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen, Keep
 from sandbox_console.tui.form.change_plan import change_lines
-from sandbox_console.tui.form.loss_words import loss_words
+from sandbox_console.tui.form.loss_text import loss_text
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import error_words, shown_name
 
@@ -86,7 +86,7 @@ class FormWork:
             self._form.show_status("Looking for what would be lost…")
             able = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
             commits = "" if able.has(Capability.COMMIT) else able.reason(Capability.COMMIT)
-            lost = loss_words(await self._service.losses(sandbox), sandbox, commits=commits, at=at)
+            lost = loss_text(await self._service.losses(sandbox), sandbox, commits=commits, at=at)
             changes, keep = Content.assemble(changes, lost), None if commits else Keep("Commit first")
             self._form.show_status("")
         consent = await self._consent(

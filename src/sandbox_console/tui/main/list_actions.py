@@ -6,7 +6,7 @@ from textual import on
 
 from sandbox_console.errors import UsageError
 from sandbox_console.tui.fleet.columns import Chosen
-from sandbox_console.tui.fleet.inputs import CommandLine, FilterLine
+from sandbox_console.tui.fleet.input_lines import CommandLine, FilterLine
 from sandbox_console.tui.main.command_runner import run
 from sandbox_console.tui.main.detail_actions import DetailActions
 

@@ -18,7 +18,10 @@ _LEAST_BELOW = 14
 
 
 class Split:
-    """``share`` is the list's share in percent. It is None until it is moved, so that a short list leaves room."""
+    """How the screen is divided. ``share`` is the list's percentage.
+
+    It is None until the line is moved, so that a short list leaves room.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "layout.json"

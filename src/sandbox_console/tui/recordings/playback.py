@@ -59,7 +59,7 @@ class _Source:
 
 
 class Playback:
-    """``emulator`` shows the recording at the second ``at``. Call ``open`` first, and ``close`` at the end.
+    """Plays a recording: ``emulator`` shows it at the second ``at``. Call ``open`` first, and ``close`` at the end.
 
     Only one of ``advance`` and ``seek`` may run at a time. ``index`` runs beside them, and makes the keyframes.
     """

@@ -24,8 +24,8 @@ from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.keys.keymap import no_search
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.recordings.playback import Playback
-from sandbox_console.tui.recordings.recorded_screen import RecordedArea, RecordedScreen
 from sandbox_console.tui.recordings.recording_rows import CHECK_STYLES, clock, when
+from sandbox_console.tui.recordings.recording_view import RecordedArea, RecordedScreen
 from sandbox_console.tui.shell.terminal_questions import TerminalQuestions
 from sandbox_console.tui.text.formatting import error_words
 from sandbox_console.tui.widgets.key_bar import KeyBar

@@ -103,7 +103,7 @@ class ShellFlow:
 
     async def choose(self, sandbox: Sandbox) -> ShellChoice | None:
         """Ask how a shell is opened, and remember the answer for the sandbox. Returns None if it was left."""
-        from sandbox_console.tui.shell.choice_screen import ChoiceScreen
+        from sandbox_console.tui.shell.shell_dialog import ChoiceScreen
 
         find = partial(self._console.inside.shells, sandbox.ref)
         choice = await self._app.push_screen_wait(ChoiceScreen(sandbox, self._choices.of(sandbox.ref), find))

@@ -17,8 +17,8 @@ from sandbox_console.tui.shell.held_keys import QUIET_S
 from sandbox_console.tui.shell.open_shells import OpenShells
 from sandbox_console.tui.shell.shell import Shell
 from sandbox_console.tui.shell.shell_box import ShellArea, ShellBox
+from sandbox_console.tui.shell.shell_tabs import TabLine, TabTitle
 from sandbox_console.tui.shell.tab_layout import regions
-from sandbox_console.tui.shell.tab_line import TabLine, TabTitle
 from sandbox_console.tui.text.formatting import sandbox_host
 from sandbox_console.tui.widgets.key_bar import KeyBar
 

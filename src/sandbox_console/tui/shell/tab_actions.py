@@ -9,8 +9,8 @@ from sandbox_console.model.text import clean
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.shell.shell_box import ShellArea
 from sandbox_console.tui.shell.shell_page import ShellPage
+from sandbox_console.tui.shell.shell_tabs import TabLine
 from sandbox_console.tui.shell.tab_layout import neighbour, regions, resized
-from sandbox_console.tui.shell.tab_line import TabLine
 
 _NAME_MAX = 60
 

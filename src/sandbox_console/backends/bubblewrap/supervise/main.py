@@ -129,18 +129,20 @@ class Supervisor:
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             os.set_blocking(fd, False)
             self.loop.on(fd, partial(self._output, fd, kind))
-        now = time.time()
+        self._write_running()
+        events.note(".", "start")
+        self._limits.begin()
+
+    def _write_running(self) -> None:
         self._write_status(
             status="running",
-            started_at=now,
+            started_at=time.time(),
             pid=self._jail.main or None,
             init=self._jail.init,
             cgroups=self.group.folders,
             cgroup_version=self.group.version,
             ports=self._ports.bound if self._ports else [],
         )
-        events.note(".", "start")
-        self._limits.begin()
 
     def _open_network(self) -> None:
         """Open the one way out of the sandbox, and the ways in, before the command runs."""

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class TimeLimits:
-    """``end`` is called with the reason once a limit has run out. While ``busy`` is true, the sandbox is not idle."""
+    """Ends a sandbox in time. ``end`` is called with the reason once a limit has run out.
+
+    While ``busy`` is true, the sandbox is not idle.
+    """
 
     def __init__(
         self,

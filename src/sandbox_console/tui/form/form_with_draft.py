@@ -19,15 +19,15 @@ from sandbox_console.tui.form.form_body import FormBody
 from sandbox_console.tui.form.form_draft import Draft, DraftFile
 
 
-class KeptForm(Screen[None]):
+class FormWithDraft(Screen[None]):
     """A form whose fields are in ``body``. ``draft`` is what was typed into it earlier and not applied.
 
     It is about ``sandbox``, about ``several``, or about a new one.
     """
 
     DEFAULT_CSS = """
-    KeptForm > #draft-note { height: auto; padding: 0 2; color: $text-warning; display: none; }
-    KeptForm.-draft > #draft-note { display: block; }
+    FormWithDraft > #draft-note { height: auto; padding: 0 2; color: $text-warning; display: none; }
+    FormWithDraft.-draft > #draft-note { display: block; }
     """
     console_app = getters.app(BaseApp)
     body: FormBody

@@ -16,6 +16,6 @@ class _LatePattern:
         return found
 
 
-def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return an object with the methods of ``re.compile(pattern, flags)``."""
     return cast("re.Pattern[AnyStr]", _LatePattern(pattern, flags))

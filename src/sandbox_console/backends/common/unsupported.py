@@ -15,7 +15,7 @@ from sandbox_console.model.sandbox import SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 
 
-class Refusing:
+class UnsupportedMethods:
     """A base for backends. A subclass overrides what its provider can do."""
 
     name = ""

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from sandbox_console.hostfs.files import opened
 from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
-from sandbox_console.library.output import AskGround
+from sandbox_console.library.exec_output import AskGround
 
 CHUNK = 256 * 1024
 _AHEAD = 4

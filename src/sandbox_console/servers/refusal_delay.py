@@ -11,7 +11,7 @@ APART_S = 0.125
 """Seconds between the answers to two refusals of one caller, however many connections it has."""
 
 
-class Pacing:
+class RefusalDelay:
     """The waits of refused callers, by whatever identifies them: a token, or a user of this machine."""
 
     def __init__(self) -> None:

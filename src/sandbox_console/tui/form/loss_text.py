@@ -16,7 +16,7 @@ _FILES_SHOWN = 8
 _MEMORY = "what is kept in memory, such as /tmp, is not counted"
 
 
-def loss_words(losses: Losses, sandbox: Sandbox, *, commits: str, at: float) -> Content:
+def loss_text(losses: Losses, sandbox: Sandbox, *, commits: str, at: float) -> Content:
     """Return a line for each kind of loss, and the commands that keep files.
 
     ``commits`` is why the backend cannot commit the sandbox to an image; empty if it can. ``at`` is the time, which is

@@ -10,10 +10,10 @@ from aiohttp import web
 from sandbox_console.errors import ConfigError
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.text import clean
-from sandbox_console.web.checks import PEER, SCHEME, USER, need_origin
+from sandbox_console.web.login_records import VisitRecords
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
 from sandbox_console.web.oidc_login import ATTEMPT_S, OidcFailed, OidcLogins
-from sandbox_console.web.visit_records import VisitRecords
+from sandbox_console.web.request_checks import PEER, SCHEME, USER, need_origin
 
 HEADER = "X-Sandbox-Console"
 """Pages of other origins cannot send this header without a preflight request, which is never allowed."""
@@ -122,7 +122,7 @@ class LoginDoors:
         return login
 
     async def _refuse(self, error: WrongToken, by: str, peer: str, user: str = "") -> NoReturn:
-        """Of a flood, only what is within the limit is recorded."""
+        """Record a refused attempt. Of a flood, only what is within the limit is recorded."""
         if isinstance(error, TooManyFailures):
             raise web.HTTPTooManyRequests(text=f"{_TOO_MANY[by]}\n") from None
         if by != "proxy" or self._logins.count_failure():

@@ -125,7 +125,7 @@ class VisitRecords:
 
 
 @asynccontextmanager
-async def visit_records(
+async def login_records(
     config: Path | None, say: Callable[[str], None], *, on: bool = True
 ) -> AsyncIterator[VisitRecords]:
     """The records of a server, for as long as it runs. Raises ConfigError."""

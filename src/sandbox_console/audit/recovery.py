@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -14,29 +13,13 @@ from sandbox_console.audit.end_proof import REFUSED, EndProof
 from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.open_segment import OpenSegment
-from sandbox_console.audit.rows import Draft, Row
+from sandbox_console.audit.rows import Chain, Draft, Row
 from sandbox_console.audit.urgent_rows import UrgentRows
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
 
 
-class Chain(Protocol):
-    """What is needed of the store. Each method runs under the log's lock."""
-
-    def commit(self, made: Sequence[Row]) -> None:
-        """Insert rows in one transaction. Raises sqlite3.Error."""
-
-    def add(self, draft: Draft) -> None:
-        """Append one row, into the reserve if need be."""
-
-    def tell(self, action: str, body: dict[str, Any]) -> None:
-        """Commit a checkpoint."""
-
-    def mac(self) -> Callable[[bytes], bytes] | None:
-        """What makes the rows' MACs; None in a segment whose rows have none."""
-
-
-class LeftRows:
+class Recovery:
     """Records what was left. Every method runs under the log's lock."""
 
     def __init__(

@@ -28,7 +28,7 @@ ENDED = Whole(Exit(137, 9, reason="the sandbox ended"))
 """The answer for a command whose sandbox ended meanwhile, so that the server has none."""
 
 
-class WholeProcess:
+class BufferedProcess:
     """One command. Ending it drops the connection; whether the command then ends is the server's matter."""
 
     def __init__(self, asked: Awaitable[Whole]) -> None:
