@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -18,7 +20,7 @@ from sandbox_console.audit import lock, query, store, verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reserve import Reserve
-from sandbox_console.errors import AuditUnavailable
+from sandbox_console.errors import AuditUnavailable, NotFound
 from sandbox_console.model.action import Kill, Pause, Resume, Start, Stop
 from sandbox_console.model.audit import AuditQuery, Outcome
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
@@ -177,6 +179,34 @@ async def test_the_logs_own_lock_names_who_holds_it(tmp_path):
     await journal.close()
 
 
+def cli(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "sandbox_console", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+async def are_listed(path, running):
+    """What waits is listed before all else, marked, and found by its number; also what ends an attempt in the log."""
+    listed = await query.entries(path, AuditQuery(limit=2))
+    assert [(one.attempt.placed, one.attempt.action, one.outcome) for one in listed] == [
+        (False, "kill", "denied"), *((False, verb, "ok") for verb in reversed(EMERGENCIES)),
+        (True, "exec", "ok"), (True, "exec", "ok"),
+    ]  # fmt: skip
+    assert [one.attempt.seq for one in listed[:6]] == [-11, -9, -7, -5, -3, -1]
+    assert listed[6].end.seq == -13
+    assert (await query.entry(path, running)).outcome == "ok"
+    for number in (-3, -4):
+        entry = await query.entry(path, number)
+        assert (entry.attempt.seq, entry.attempt.body, entry.end.ref) == (-3, {"told": "kill"}, -3)
+    assert [one.attempt.seq for one in await query.entries(path, AuditQuery(action="kill"))] == [-11, -3]
+    assert [one.attempt.seq for one in await query.entries(path, AuditQuery(outcome="denied"))] == [-11]
+    [older] = await query.entries(path, AuditQuery(before_seq=running, limit=1))
+    assert older.attempt.seq < running
+    assert older.attempt.placed
+    with pytest.raises(NotFound):
+        await query.entry(path, -14)
+
+
 async def test_while_a_console_keeps_the_lock_what_is_urgent_is_recorded_beside_the_log(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "URGENT_S", 0.3)
     monkeypatch.setattr(lock, "WAIT_S", 3600)
@@ -197,6 +227,7 @@ async def test_while_a_console_keeps_the_lock_what_is_urgent_is_recorded_beside_
     found = await verify.verify(path)
     assert found.ok, found.problem
     assert any(limit.startswith("13 urgent rows wait in sessions/") for limit in found.limits)
+    await are_listed(path, running.audit_id)
     holder.release()
     await act(journal, 1)
     await journal.close()
@@ -274,6 +305,15 @@ async def test_a_kill_goes_on_while_a_console_is_stopped_with_the_lock(tmp_path,
         await asyncio.sleep(0)
         await asyncio.wait_for(console.perform(Kill(ref)).result(), 10)  # though another action waits for the lock
         assert not waiting.done()
+        assert [(one.attempt.placed, one.outcome) for one in await console.history(AuditQuery(action="kill"))] == [
+            (False, "ok")
+        ]
+        listed = cli("audit", "ls")
+        assert re.search(r"^-1 .* kill .* ok \(not placed\)", listed.stdout, re.MULTILINE)
+        assert listed.stderr == "note: 1 action not placed in the log yet: another console keeps its lock\n"
+        row = json.loads(cli("audit", "ls", "--action", "kill", "--json").stdout)
+        assert (row["id"], row["placed"]) == (-1, False)
+        assert "outcome -2" in cli("audit", "show", "-1").stdout
         os.kill(holder.pid, signal.SIGCONT)
         holder.release()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -73,8 +73,16 @@ def test_a_late_list_leaves_the_names_that_were_seen_last(cli, box: str, monkeyp
 
 
 def test_names_of_what_is_there(cli, box: str) -> None:
-    assert box in offered("sandbox-console stop b", cli.home)
-    assert box not in offered("sandbox-console create b", cli.home)
+    """Each verb offers names of its own kind: sandboxes, secrets, tokens, users, or none for a name that is new."""
+    cli.ok("secrets", "add", "B_KEY", "--from", "env:HOME")
+    cli.ok("tokens", "add", "builder", "--scope", "api")
+    cli.ok("users", "add", "bea", "--role", "viewer", "--no-password")
+    for words, names in {
+        "stop b": [box], "bundle b": [box], "templates save x b": [box], "cp bo": [f"{box}:"],
+        "secrets rm ": ["B_KEY"], "tokens rm b": ["builder"], "users rm b": ["bea"],
+        "create b": [], "secrets add b": [], "snapshot restore s b": [], "users add b": [],
+    }.items():  # fmt: skip
+        assert [one for one in offered(f"sandbox-console {words}", cli.home) if not one.startswith("-")] == names, words
 
 
 def test_a_check_of_secrets_offers_their_names_and_with_leaks_files(tmp_path: Path) -> None:

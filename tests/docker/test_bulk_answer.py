@@ -56,6 +56,19 @@ def test_chunks_are_taken_off_whatever_the_pieces(size):
     assert chunks.ended
 
 
+LINES = [b"x" * size + b"\n" for size in (1, 10, 13, 200, 300, 300)]
+ODD = [b"a\r\n", b"\r\n\r\n", b"5\r\nabcde\r\n", b"0\r\n\r\n", b"1_0\r\n"]  # that look like chunks themselves
+
+
+@pytest.mark.parametrize("contents", [LINES, ODD, LINES + ODD, [*LINES[:3], ODD[3], *LINES[3:]]])
+@pytest.mark.parametrize("size", [1, 7, 100, 1000, 100_000])
+def test_chunks_that_are_taken_off_together_are_those_that_would_be_one_by_one(contents, size):
+    wire = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in contents * 20) + b"0\r\n\r\n"
+    chunks = Dechunker()
+    assert b"".join(chunks.feed(wire[at : at + size]) for at in range(0, len(wire), size)) == b"".join(contents * 20)
+    assert chunks.ended
+
+
 @pytest.mark.parametrize("wire", [b"x\r\n", b"-1\r\n", b"ffffffffff\r\n", b"1" * 100, b"\r\n"])
 def test_what_is_no_chunk_is_an_answer_that_broke(wire):
     with pytest.raises(ConnectionError):

@@ -25,6 +25,7 @@ from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Store
 from sandbox_console.audit.urgent_rows import FIRST, Claim, UrgentRows
 from sandbox_console.errors import AuditUnavailable
+from sandbox_console.hostfs import file_lock
 from sandbox_console.model.action import Permit
 from sandbox_console.model.actor import acting
 from sandbox_console.model.audit import Kind, Outcome
@@ -228,7 +229,7 @@ class Journal:
         except (OSError, ValueError) as error:
             raise unavailable(error, self._store.urgent.path) from error
         if numbers[0] == FIRST:
-            self._waits(f"{lock.holder(self._layout.lock)} has it; what is done is recorded beside it")
+            self._waits(f"{file_lock.holder(self._layout.lock)} has it; what is done is recorded beside it")
         return numbers
 
     async def _run(self, function: Callable[..., T], *args: Any) -> T:

@@ -6,11 +6,11 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox_console.errors import AuditUnavailable
-from sandbox_console.model.text import clean
+from sandbox_console.hostfs import file_lock
 
 WAIT_S = 40.0
 """Seconds to wait for the lock, or for a program that has the database. A backup may take half a minute."""
@@ -20,32 +20,6 @@ URGENT_S = 3.0
 
 TELL_S = 1.0
 """Seconds to wait for the lock before reporting who holds it."""
-
-_LOCKS = Path("/proc/locks")
-
-
-def holder(*paths: Path) -> str:
-    """Who holds a lock on one of these files, in words, if the kernel reports it (proc(5), /proc/locks)."""
-    mine = {os.getpid(), 0, -1}  # 0: outside our pid namespace; -1: an open file description's lock
-    with suppress(OSError):
-        wanted = {_name(path) for path in paths if path.exists()}
-        for line in _LOCKS.read_text().splitlines():
-            words = line.split()
-            if words[1] != "->" and words[3] == "WRITE" and words[5] in wanted and int(words[4]) not in mine:
-                return _process(int(words[4]))
-    return "another process"
-
-
-def _name(path: Path) -> str:
-    st = path.stat()
-    return f"{os.major(st.st_dev):02x}:{os.minor(st.st_dev):02x}:{st.st_ino}"
-
-
-def _process(pid: int) -> str:
-    try:
-        return f"process {pid} ({clean((Path('/proc') / str(pid) / 'comm').read_text().strip())})"
-    except OSError:
-        return f"process {pid}"
 
 
 class LockHeld(AuditUnavailable):
@@ -79,10 +53,10 @@ class Lock:
                 waited = time.monotonic() - began
                 if waited > TELL_S and not reported:
                     reported = True
-                    self.waits(f"waiting for {holder(self._path)}")
+                    self.waits(f"waiting for {file_lock.holder(self._path)}")
                 if waited > (WAIT_S if wait_s is None else wait_s) or given_up():
                     raise LockHeld(
-                        f"the audit log is locked by {holder(self._path)}: {self._path}",
+                        f"the audit log is locked by {file_lock.holder(self._path)}: {self._path}",
                         hint="a console that was stopped (Ctrl+Z) holds it until it goes on: continue or end it",
                     ) from None
                 time.sleep(pause)

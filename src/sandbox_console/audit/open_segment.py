@@ -12,8 +12,8 @@ from sandbox_console.audit import schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import PLANTED, Layout
-from sandbox_console.audit.lock import holder as holder_of
 from sandbox_console.errors import AuditUnavailable
+from sandbox_console.hostfs import file_lock
 from sandbox_console.hostfs.own_files import set_aside
 
 ROOM = 2 * 1024 * 1024
@@ -168,13 +168,13 @@ class OpenSegment:
     def holder(self) -> str:
         """Which program holds a lock on the file, in words."""
         path = self.layout.segment(self.index)
-        return holder_of(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
+        return file_lock.holder(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
 
 
 def unavailable(error: Exception, path: Path) -> AuditUnavailable:
     """An SQLite or file error as one of the console's errors."""
     if busy(error):
-        who = holder_of(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
+        who = file_lock.holder(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
         return AuditUnavailable(f"the audit log {path} is locked by {who}", hint="wait for it, or end it")
     if isinstance(error, KeyRefused):
         return AuditUnavailable(f"the audit log's key is refused: {error}", hint=error.hint)

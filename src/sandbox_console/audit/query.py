@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sandbox_console.audit import rows as rows_
-from sandbox_console.audit import schema, segment_index
+from sandbox_console.audit import schema, segment_index, waiting_rows
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import ask
 from sandbox_console.audit.reserve import Reserve
@@ -32,11 +32,15 @@ Spans = list[segment_index.Span] | None
 
 
 async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
-    """Attempts with their ends, newest first. Raises AuditUnavailable when a segment cannot be read."""
+    """Attempts with their ends, newest first. Raises AuditUnavailable when a segment cannot be read.
+
+    The first page begins with all that waits for a place in the log; these are not counted to the limit.
+    """
     _refuse_long(query.text)
     layout = Layout(path)
     found: list[AuditEntry] = []
     later: Ends = {}  # ends of attempts that began in an older segment
+    waiting = await _ask_waiting(layout, lambda db: _waiting(db, query, later)) if _storable(query) else []
     passed: list[int] = []  # segments without the text are skipped, as opening one takes 1 ms
     if _storable(query):
         found += await _ask_reserve(path, lambda db: _of_segment(db, query, None, query.limit, later))
@@ -51,7 +55,7 @@ async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
             await ask(layout.segment(passed.pop(0)), _note_later, later)
         some = await ask(layout.segment(index), _of_segment, query, spans, query.limit - len(found), later)
         found += some or []
-    return found
+    return [*waiting, *found]
 
 
 async def entry(path: Path, seq: int) -> AuditEntry:
@@ -76,6 +80,7 @@ async def _everywhere(path: Path, where: str, *values: Any) -> list[AuditRow]:
     layout = Layout(path)
     found = [await ask(layout.segment(index), _rows, where, *values) or [] for index in layout.indices()]
     found.append(await _ask_reserve(path, lambda db: _rows(db, where, *values)))
+    found.append(await _ask_waiting(layout, lambda db: _rows(db, where, *values)))
     return [row for rows in found for row in rows]
 
 
@@ -93,14 +98,38 @@ async def _ask_reserve(path: Path, function: Callable[[sqlite3.Connection], list
 
 def _of_reserve(layout: Layout, last: int, function: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
     waiting = [row[: len(schema.COLUMNS)] for row in Reserve(layout.reserve).rows() if row[0] > last]
+    try:
+        return _of_rows(waiting, function)
+    except sqlite3.Error as error:
+        problem = f"the rows in {layout.reserve} were edited: {error}"
+        raise AuditUnavailable(problem, hint="sandbox-console audit verify") from error
+
+
+def _of_rows(rows: Sequence[rows_.Row], function: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute(f"CREATE TABLE record ({', '.join(schema.COLUMNS)})")
-        try:
-            db.executemany(f"INSERT INTO record VALUES ({_marks(schema.COLUMNS)})", waiting)  # noqa: S608
-        except sqlite3.Error as error:
-            problem = f"the rows in {layout.reserve} were edited: {error}"
-            raise AuditUnavailable(problem, hint="sandbox-console audit verify") from error
+        db.executemany(f"INSERT INTO record VALUES ({_marks(schema.COLUMNS)})", rows)  # noqa: S608
         return function(db)
+
+
+async def _ask_waiting(layout: Layout, function: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
+    """What a function finds in the rows that wait beside the log, which are numbered -1, -2, ..."""
+    if not waiting_rows.version(layout):
+        return []
+    newest = layout.segment(layout.newest())
+    found = await ask(newest, lambda db: waiting_rows.columns(layout, db))
+    found = waiting_rows.columns(layout, None) if found is None else found
+    return await asyncio.to_thread(_of_rows, found, function)
+
+
+def _waiting(db: sqlite3.Connection, query: AuditQuery, later: Ends) -> list[AuditEntry]:
+    """The attempts that wait, newest first; none on an older page. ``later`` gets the ends of those in the log."""
+    for end in _rows(db, "ref > 0"):
+        later.setdefault(end.ref or 0, []).append(end)
+    if query.before_seq is not None:
+        return []
+    [count] = db.execute("SELECT count(*) FROM record").fetchone()
+    return _of_segment(db, query, None, count + 1, {})[::-1]
 
 
 def _of_segment(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: int, later: Ends) -> list[AuditEntry]:

@@ -82,9 +82,7 @@ class Recovery:
 
     def _is_in_log(self, draft: Draft) -> bool:
         """Whether a row has been moved before."""
-        sql = "SELECT 1 FROM record WHERE ts_ns = ? AND session = ? AND request_id = ? AND kind = ?"
-        told = draft.at_ns, draft.session, draft.request_id, str(draft.kind)
-        return self._segment.there().execute(sql, told).fetchone() is not None
+        return rows.is_in(self._segment.there(), draft)
 
     def _attempt(self, draft: Draft) -> int | None:
         """The place of the attempt that a row ends; None if there is none."""

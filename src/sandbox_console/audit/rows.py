@@ -100,6 +100,13 @@ def head(connection: sqlite3.Connection) -> Position:
     return begin.first_seq - 1, begin.genesis
 
 
+def is_in(connection: sqlite3.Connection, draft: Draft) -> bool:
+    """Whether a row that was recorded beside the log has been moved to this segment."""
+    sql = "SELECT 1 FROM record WHERE ts_ns = ? AND session = ? AND request_id = ? AND kind = ?"
+    told = draft.at_ns, draft.session, draft.request_id, str(draft.kind)
+    return connection.execute(sql, told).fetchone() is not None
+
+
 def canonical(body: Mapping[str, Any]) -> str:
     """The body as it is hashed and stored: ASCII JSON, keys sorted, no spaces."""
     return json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)

@@ -94,6 +94,10 @@ class UrgentRows:
             self.path.unlink(missing_ok=True)
             self.waiting = False
 
+    def rows(self) -> dict[int, Draft]:
+        """The rows by their numbers, oldest first. They stay. Raises OSError, ValueError."""
+        return self._read()[0]
+
     def note(self, places: Mapping[int, int]) -> None:
         """Note the places that rows got, by their numbers."""
         self._places |= places

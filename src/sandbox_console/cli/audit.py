@@ -46,6 +46,10 @@ async def _ls(context: Context) -> int:
     async with context.open() as console:
         entries = await console.history(query)
     context.listing(_HEAD, entries, json_output.entry, _row)
+    if waiting := sum(not entry.attempt.placed for entry in entries):
+        context.say(
+            f"note: {waiting} action{'s' * (waiting > 1)} not placed in the log yet: another console keeps its lock"
+        )
     return 0
 
 
@@ -74,6 +78,11 @@ def _count(text: str, option: str) -> int:
     return number
 
 
+def _seq(text: str) -> int:
+    """An id; negative for a row that waits for its place in the log."""
+    return -_count(text[1:], "ID") if text.startswith("-") else _count(text, "ID")
+
+
 def _row(entry: AuditEntry) -> tuple[str, ...]:
     row = json_output.entry(entry)
     return (
@@ -82,14 +91,14 @@ def _row(entry: AuditEntry) -> tuple[str, ...]:
         row["actor"],
         row["action"],
         row["name"],
-        row["outcome"] or "in flight",
+        (row["outcome"] or "in flight") + ("" if row["placed"] else " (not placed)"),
         row["error"],
     )
 
 
 async def _show(context: Context) -> int:
     async with context.open() as console:
-        entry = await console.audit_entry(_count(context.args.id, "ID"))
+        entry = await console.audit_entry(_seq(context.args.id))
     rows = [entry.attempt, *([entry.end] if entry.end else []), *entry.notes]
     if context.json:
         end = entry.end.as_dict() if entry.end else None
@@ -104,7 +113,13 @@ async def _show(context: Context) -> int:
 def _print_row(context: Context, row: AuditRow) -> None:
     context.text(f"{row.kind} {row.seq}  {moment_ns(row.at_ns)}  {row.actor}  {row.action}  {row.outcome}".rstrip())
     took = [] if row.dur_us is None else [("took", f"{row.dur_us / 1e6:.3f} s")]
-    for key, value in [("target", row.target), *took, *_flat(row.body), ("session", row.session), ("hash", row.hash)]:
+    for key, value in [
+        ("target", row.target),
+        *took,
+        *_flat(row.body),
+        ("session", row.session),
+        ("hash", row.hash or "not placed in the log yet"),
+    ]:
         context.text(f"  {key:<16}  {value}")
 
 

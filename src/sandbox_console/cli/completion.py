@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sandbox_console.cli import parser
 
@@ -31,9 +31,13 @@ def complete() -> None:
     import argcomplete
 
     root = parser.build()
-    for action in _actions(root):
-        if action.dest in ("name", "names") and action.metavar == "NAME":
+    for verb, action in _actions(root):
+        if verb in _OWN_NAMES and action.metavar == "NAME":
+            action.completer = _OWN_NAMES[verb]  # type: ignore[attr-defined]
+        elif action.metavar == "NAME" and action.dest in ("name", "names", "words"):
             action.completer = _names  # type: ignore[attr-defined]
+        elif verb == "cp" and action.metavar in ("SRC", "DST"):
+            action.completer = _files_or_names  # type: ignore[attr-defined]
         elif action.metavar in ("T", "TEMPLATE", "OTHER") and action.dest in ("template", "templates", "other"):
             action.completer = _templates  # type: ignore[attr-defined]
         elif action.metavar == "NAME_OR_PATH":
@@ -43,12 +47,12 @@ def complete() -> None:
     argcomplete.autocomplete(root)
 
 
-def _actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    yield from of._actions  # noqa: SLF001 - argparse has no public way to them
+def _actions(of: argparse.ArgumentParser, verb: str = "") -> Iterator[tuple[str, argparse.Action]]:
+    """Every argument and option, with the verb that it belongs to, such as ``secrets rm``."""
+    for action in of._actions:  # noqa: SLF001 - argparse has no public way to them
+        yield verb, action
     for name, inner in parser.subparsers(of).items():
-        for action in _actions(inner):
-            if name != "create" or action.dest != "name":  # its NAME is a new one
-                yield action
+        yield from _actions(inner, f"{verb} {name}".strip())
 
 
 def _names(prefix: str, **_: object) -> list[str]:
@@ -68,13 +72,57 @@ def _templates(prefix: str, **_: object) -> list[str]:
 def _secrets_or_files(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     from argcomplete.completers import FilesCompleter
 
+    return list(FilesCompleter()(prefix)) if parsed_args.leaks else _secrets(prefix)
+
+
+def _files_or_names(prefix: str, **_: object) -> list[str]:
+    from argcomplete.completers import FilesCompleter
+
+    return [*(f"{name}:" for name in _names(prefix)), *FilesCompleter()(prefix)]
+
+
+def _secrets(prefix: str, **_: object) -> list[str]:
     from sandbox_console.service import find_paths, load
 
-    if parsed_args.leaks:
-        return list(FilesCompleter()(prefix))
     with contextlib.suppress(Exception):
         return sorted(name for name in load(find_paths()).secrets if name.startswith(prefix))
     return []
+
+
+def _tokens(prefix: str, **_: object) -> list[str]:
+    from sandbox_console.service import find_paths
+    from sandbox_console.service.tokens import Tokens
+
+    with contextlib.suppress(Exception):
+        return _fitting(prefix, (token.name for token in Tokens(find_paths().tokens).every()))
+    return []
+
+
+def _users(prefix: str, **_: object) -> list[str]:
+    from sandbox_console.service import find_paths
+    from sandbox_console.service.people.users import Users
+
+    with contextlib.suppress(Exception):
+        return _fitting(prefix, (user.name for user in Users(find_paths().tokens).every()))
+    return []
+
+
+def _fitting(prefix: str, names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if name.startswith(prefix) and _PLAIN.fullmatch(name)})
+
+
+def _nothing(**_: object) -> list[str]:
+    return []
+
+
+_OWN_NAMES: dict[str, Callable[..., list[str]]] = {
+    "secrets rm": _secrets, "tokens rm": _tokens,
+    "users set": _users, "users passwd": _users, "users token": _users, "users rm": _users,
+    **dict.fromkeys(
+        ("create", "secrets add", "snapshot restore", "tokens add", "users add", "new-backend"), _nothing
+    ),
+}  # fmt: skip
+"""Verbs whose NAME is no sandbox's, or a new one."""
 
 
 def _last_seen() -> list[str]:

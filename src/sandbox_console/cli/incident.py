@@ -63,7 +63,8 @@ def _print(context: Context, timeline: Timeline, *, several: bool) -> None:
 
 
 def _moment(one: Moment, *, several: bool) -> str:
-    row = f"  [audit row {one.seq}]" if one.seq is not None else ""
+    placed = "" if one.seq is None or one.seq > 0 else ", not placed yet"
+    row = f"  [audit row {one.seq}{placed}]" if one.seq is not None else ""
     often = f"  ({one.count} times until {moment(one.last_at)})" if one.count > 1 else ""
     who = f"{one.name:<16}  " if several else ""
     return (

@@ -109,6 +109,7 @@ def entry(found: AuditEntry) -> dict[str, Any]:
     row = found.attempt
     return {
         "id": row.seq,
+        "placed": row.placed,
         "at_ns": row.at_ns,
         "actor": row.actor,
         "action": row.action,

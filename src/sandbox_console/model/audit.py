@@ -51,6 +51,11 @@ class AuditRow(Struct, frozen=True):
     body: Mapping[str, Any]
     hash: str
 
+    @property
+    def placed(self) -> bool:
+        """Whether it has a place in the chain. The seq of one that waits for the log's lock is negative."""
+        return self.seq > 0
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import secrets as random
 import stat
@@ -17,12 +16,10 @@ from typing import Any
 from msgspec import Struct
 
 from sandbox_console.errors import ConfigError, Conflict, NotFound
+from sandbox_console.hostfs import file_lock
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.service.config import LONGEST, checked
 from sandbox_console.service.config_lines import without_table
-
-LOCK_S = 5.0
-"""Seconds to wait for another console that writes the file."""
 
 _TRIES = 3
 _LEFT_S = 3600
@@ -136,22 +133,10 @@ def _locked(path: Path) -> Iterator[int]:
     except OSError as error:
         raise _unwritable(path, error) from None
     try:
-        until = time.monotonic() + LOCK_S
-        while not _taken(folder):
-            if time.monotonic() > until:
-                raise Conflict(f"another console is changing {path}", hint=f"try again; see: fuser -v {path.parent}")
-            time.sleep(0.02)
+        file_lock.take(folder, path.parent)
         yield folder
     finally:
         os.close(folder)
-
-
-def _taken(folder: int) -> bool:
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read(folder: int, path: Path) -> _Before:

@@ -45,6 +45,9 @@ async def forget(console: Console, folders: Sequence[str]) -> list[str]:
     except OSError as error:
         outcome, failure = Outcome.FAILED, {"error": error.strerror or type(error).__name__}
         raise ConsoleError(f"it cannot be stored: {failure['error']}") from None
+    except ConsoleError as error:
+        outcome, failure = Outcome.FAILED, {"code": error.code, "error": error.message}
+        raise
     finally:
         await journal.finish(permit, outcome, (time.monotonic_ns() - began) // 1000, failure)
     return paths

@@ -162,6 +162,18 @@ async def test_the_worst_takes_the_verb_and_the_count_typed(run_app, fake):
         await until(pilot, lambda: [one.name for one in app.fleet.sandboxes.values()] == ["theirs"])
 
 
+async def test_the_command_of_many_has_three_lines_on_a_small_terminal(run_app):
+    many = FakeBackend([sandbox(f"{at:012}", f"agent-{at:02}") for at in range(20)], clock=lambda: NOW)
+    async with run_app(many, size=(80, 24)) as (app, pilot):
+        await press_all(pilot, app, "x")
+        await until(pilot, lambda: "sandbox-console stop" in screen_text(app))
+        lines = [line.strip(" │✓▸") for line in screen_text(app).splitlines()]
+        [first] = [at for at, line in enumerate(lines) if line.startswith("$ sandbox-console stop fake/")]
+        assert [line.startswith("fake/local/") for line in lines[first + 1 : first + 3]] == [True, True]
+        assert lines[first + 2].endswith("…")
+        assert "Cancel" in screen_text(app)
+
+
 async def test_nothing_that_fits_cannot_be_confirmed(run_app, fake):
     async with run_app() as (app, pilot):
         app.main.table.move_to(ref("cccccccccccc"))

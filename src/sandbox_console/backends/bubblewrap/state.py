@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from sandbox_console.backends.bubblewrap.supervise import tree
 from sandbox_console.errors import BackendError, InvalidSpec, NotFound
+from sandbox_console.hostfs import file_lock
 from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
@@ -85,11 +86,11 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock out other consoles: names and user ids are assigned while this is held."""
+        """Lock out other consoles: names and user ids are assigned while this is held. Raises LockTimeout."""
         self.prepare()
         fd = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            file_lock.take(fd, self.folder / ".lock")
             yield
         finally:
             os.close(fd)

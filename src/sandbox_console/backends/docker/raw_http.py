@@ -8,6 +8,7 @@ thread reads them and removes the transfer coding.
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -19,6 +20,7 @@ T = TypeVar("T")
 
 _CHUNK_MOST = 16 << 20
 """The largest chunk in bytes. Go's server sends what is written at once, which is 32 KiB or less."""
+_SIZE = re.compile(rb"0{0,9}[1-9a-fA-F][0-9a-fA-F]{0,5}")
 _SIZE_MOST = 64
 _SIZES_MOST = 1 << 14
 _HEAD_MOST = 1 << 16
@@ -187,7 +189,8 @@ class Dechunker:
         self.ended = False
         self._rest = b""  # an incomplete size
         self._left = 0  # what is left of a chunk, including the two bytes that end it
-        self._sizes: dict[bytes, int] = {}  # parsing each again takes a third of the time
+        self._sizes: dict[bytes, int] = {}  # none is 0; parsing each again takes a third of the time
+        self._around = 0
 
     def feed(self, data: bytes) -> bytes:
         """The data of the chunks that have arrived. Raises ConnectionError for anything that is not in this coding."""
@@ -195,6 +198,9 @@ class Dechunker:
         at, end = min(self._left, len(data)), len(data)
         parts = [data[: max(0, min(self._left - 2, end))]]
         self._left -= at
+        if not self._left and (whole := self._uniform(data, at)):
+            parts += whole
+            at += sum(map(len, whole)) + self._around
         find, sizes, add = data.find, self._sizes, parts.append
         while (line := find(b"\r\n", at, at + _SIZE_MOST)) >= 0:
             size = sizes.get(data[at:line]) or self._size(data[at:line])
@@ -223,6 +229,23 @@ class Dechunker:
             size = -1
         if not 0 <= size <= _CHUNK_MOST:
             raise ConnectionResetError("the answer is not in chunks")
-        if len(self._sizes) < _SIZES_MOST:
+        if size and len(self._sizes) < _SIZES_MOST:
             self._sizes[text] = size
         return size
+
+    def _uniform(self, data: bytes, at: int) -> list[bytes]:
+        """The contents of whole chunks from ``at`` on, if none of them contains a CR LF; otherwise nothing.
+
+        If the pieces between the CR LFs are a size and as many bytes in turn, then they are the chunks. This takes a
+        third of the time that finding one after the other does. ``_around`` is then what surrounds the contents.
+        """
+        pieces = data[at:].split(b"\r\n")
+        end = (len(pieces) - 1) // 2 * 2
+        heads, whole = pieces[0:end:2], pieces[1:end:2]
+        for head in set(heads).difference(self._sizes):
+            if _SIZE.fullmatch(head):
+                self._size(head)
+        if list(map(self._sizes.get, heads)) != list(map(len, whole)):
+            return []
+        self._around = sum(map(len, heads)) + 2 * end
+        return whole

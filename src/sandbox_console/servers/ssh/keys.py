@@ -6,7 +6,6 @@ of the user's own out of it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs import file_lock
 from sandbox_console.hostfs.owners import another_hand
 
 HOST_ALIAS = "sandbox-console"
@@ -34,7 +34,7 @@ class KeyFolder:
     def make(self) -> None:
         """Make what is missing. Consoles that do so at once end up with the same keys.
 
-        Raises ConfigError if a file cannot be written, or if another user could read or replace it.
+        Raises ConfigError if a file cannot be written, or if another user could read or replace it; LockTimeout.
         """
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
@@ -49,9 +49,10 @@ class KeyFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        path = self.path / "lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            file_lock.take(lock, path)
             yield
         finally:
             os.close(lock)

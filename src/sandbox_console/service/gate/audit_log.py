@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,6 +97,12 @@ class AuditLog:
         from sandbox_console.audit import query
 
         return await query.entries(self.path, wanted)
+
+    async def version(self) -> Hashable:
+        """What is in the log, or waits beside it. While it stays the same, nothing is new to list."""
+        from sandbox_console.audit import waiting_rows
+
+        return await self.newest(), await asyncio.to_thread(waiting_rows.version, Layout(self.path))
 
     async def newest(self) -> int:
         """The seq of the newest row. While it stays the same, nothing is new."""

@@ -175,7 +175,7 @@ async def _rows(console: Console, sandbox: Sandbox, missing: list[str]) -> Seque
         target = next((was for was in _replaced(here) if was != target), "")
         if not target:
             break
-    return sorted(found.values(), key=lambda entry: -entry.attempt.seq)
+    return sorted(found.values(), key=lambda entry: (entry.attempt.placed, -abs(entry.attempt.seq)))
 
 
 async def _guest_events(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[GuestEvent]:

@@ -68,6 +68,7 @@ def _changes(cause: Cause, now: float, duration: Callable[[float], str]) -> Iter
 
 def _change(entry: AuditEntry, now: float, duration: Callable[[float], str]) -> str:
     row = entry.attempt
-    line = f"audit row {row.seq}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
+    placed = "" if row.placed else " (not placed)"
+    line = f"audit row {row.seq}{placed}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
     changed = ", ".join(fields_changed(row.body))
     return f"{line}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import stat
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs import file_lock
 from sandbox_console.hostfs.own_files import read_own
 from sandbox_console.model.access import Access, Role
 from sandbox_console.service.config import refuse_strangers
@@ -96,14 +96,14 @@ class CredentialFile:
 
     @contextmanager
     def changing(self) -> Iterator[Credentials]:
-        """Give a copy, which is written at the end. Other writers wait meanwhile. Raises ConfigError."""
+        """Give a copy, which is written at the end. Other writers wait meanwhile. Raises ConfigError, LockTimeout."""
         lock = self._path.with_suffix(".lock")
         try:
             opened = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigError(f"{lock} cannot be opened: {error.strerror}", hint=f"see: ls -ld {lock.parent}") from None
         try:
-            fcntl.flock(opened, fcntl.LOCK_EX)
+            file_lock.take(opened, lock)
             now = self.read()
             copy = structs.replace(now, tokens=list(now.tokens), users=list(now.users))
             yield copy

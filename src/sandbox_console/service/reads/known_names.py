@@ -7,7 +7,6 @@ is one file for each host in the state folder. If it cannot be used, nothing is 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,8 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import Struct
 
+from sandbox_console.hostfs import file_lock
+from sandbox_console.hostfs.file_lock import LockTimeout
 from sandbox_console.hostfs.own_files import load_own, write_own
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import MADE_BY
@@ -149,7 +150,7 @@ class KnownNames:
         return first
 
     def _change(self, key: Key, change: Callable[[Known], Known]) -> None:
-        with contextlib.suppress(OSError), self._locked():
+        with contextlib.suppress(OSError, LockTimeout), self._locked():
             before = self._load(key)
             self._read[key] = after = change(before)
             if after is not before:
@@ -159,23 +160,16 @@ class KnownNames:
     def _locked(self) -> Iterator[None]:
         """Hold a lock, as other consoles of this user change these files too.
 
-        Raises OSError if one keeps it for LOCK_S, as a console that was stopped (SIGSTOP) does.
+        Raises OSError; LockTimeout if one keeps it for LOCK_S, as a console that was stopped (SIGSTOP) does.
         """
         if self._folder is None:
             yield
             return
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        path = self._folder / "lock"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            until = time.monotonic() + LOCK_S
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise
-                    time.sleep(0.002)
+            file_lock.take(fd, path, LOCK_S)
             yield
         finally:
             os.close(fd)

@@ -6,7 +6,6 @@ The workspace of a removed sandbox stays a guest's folder, as its links do: see 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ import platformdirs
 from msgspec import Struct, field, structs
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs import file_lock
+from sandbox_console.hostfs.file_lock import LockTimeout
 from sandbox_console.hostfs.guest_writable import GuestFolders, MovedFolder
 from sandbox_console.hostfs.own_files import NOT_OURS, read_own, write_own
 from sandbox_console.service.reads import removed_workspaces
@@ -25,6 +26,9 @@ from sandbox_console.service.reads.removed_workspaces import FolderRecord, Remov
 FILE = "shares.json"
 _SEEN = "seen"
 _MOST_BYTES = 4 << 20
+SHORT_S = 1.0
+"""How long to wait for another console if only what backends report is to be stored: the next command does it again."""
+
 _MOST_EACH = 8
 """The most folders remembered for one path since the machine started."""
 
@@ -142,17 +146,22 @@ def change(
     """Store which folders are given now. A full or read-only state folder stays as it is; callers know them anyway.
 
     ``given`` are workspaces that a console gives or takes back. Consoles take turns, so that none overwrites what
-    another has stored meanwhile. Raises ConfigError if what is stored is damaged.
+    another has stored meanwhile. Raises LockTimeout if something is given and another console keeps the lock, and
+    ConfigError if what is stored is damaged.
     """
-    with contextlib.suppress(OSError), _locked(state):
-        known = read(state)
-        now = known.now(fresh(dict(known.folders)), given)
-        if now != known:
-            _write(state, now)
+    try:
+        with contextlib.suppress(OSError), _locked(state, file_lock.WAIT_S if given else SHORT_S):
+            known = read(state)
+            now = known.now(fresh(dict(known.folders)), given)
+            if now != known:
+                _write(state, now)
+    except LockTimeout:
+        if given:
+            raise
 
 
 def forget(state: Path, paths: Iterable[str]) -> None:
-    """Forget workspaces of removed sandboxes, in this state folder and in the default one. Raises OSError."""
+    """Forget workspaces of removed sandboxes, here and in the default state folder. Raises OSError, LockTimeout."""
     passed = set(paths)
     for place in _states(state):
         with _locked(place):
@@ -171,11 +180,12 @@ def _states(state: Path) -> list[Path]:
 
 
 @contextlib.contextmanager
-def _locked(state: Path) -> Iterator[None]:
-    """Consoles take turns. Raises OSError."""
-    lock = os.open(state / f".{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _locked(state: Path, wait_s: float | None = None) -> Iterator[None]:
+    """Consoles take turns. Raises OSError or LockTimeout."""
+    path = state / f".{FILE}.lock"
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        file_lock.take(lock, path, wait_s)
         yield
     finally:
         os.close(lock)

@@ -106,7 +106,7 @@ class AuditScreen(Screen[SandboxRef | None]):
     async def _look(self) -> None:
         query, problem = audit_filter.parse(self._text, self._clock(), self._limit)
         try:
-            version = (self._text, self._limit, await self._service.audit_log.newest())
+            version = (self._text, self._limit, await self._service.audit_log.version())
             if version != self._seen:
                 entries = await self._service.history(query)
                 self._show(entries)
@@ -131,6 +131,8 @@ class AuditScreen(Screen[SandboxRef | None]):
         ]
         if trouble:
             words.append((f"  {trouble} denied, failed or unknown", "$text-warning"))
+        if waiting := sum(not entry.attempt.placed for entry in self._entries.values()):
+            words.append((f"  {waiting} not placed yet: another console keeps the log's lock", "$text-warning"))
         if self._text:
             words.append((f"  filter: {clean(self._text, cap=60)}", "$text-warning"))
         put(self, "#audit-title", Content.assemble(*words, (more, "$dim")))
@@ -212,7 +214,7 @@ class AuditScreen(Screen[SandboxRef | None]):
 
     def _key(self) -> int:
         key = self.query_one(FleetTable).cursor_key
-        return key if isinstance(key, int) else -1
+        return key if isinstance(key, int) else 0
 
     def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
         event.stop()

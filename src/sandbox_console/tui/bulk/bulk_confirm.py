@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -34,6 +35,10 @@ _ASKED = (
 )
 
 
+_COMMAND_LINES = 3
+_WIDTH, _FRAME = 116, 4
+
+
 class BulkConfirm(ConfirmScreen):
     """One question for all of them, with names, ids and states, and what is left out and why.
 
@@ -45,7 +50,7 @@ class BulkConfirm(ConfirmScreen):
     BulkConfirm FleetTable { height: auto; max-height: 24; min-height: 2; margin-bottom: 1; background: $surface; }
     BulkConfirm.-short FleetTable { max-height: 7; }
     BulkConfirm.-short Static { margin-bottom: 0; }
-    BulkConfirm #command { max-height: 2; }
+    BulkConfirm #command, BulkConfirm.-short #command { max-height: 3; text-wrap: wrap; }
     BulkConfirm #touched-note { max-height: 6; }
     BulkConfirm.-short #touched-note { max-height: 4; }
     """
@@ -98,6 +103,8 @@ class BulkConfirm(ConfirmScreen):
 
     def _fit(self) -> None:
         self.set_class(self.app.size.height < 34, "-short")
+        width = min(_WIDTH, self.app.size.width * 96 // 100) - _FRAME
+        put(self, "#command", Content(_in_lines(f"$ {self._command}", width)))
 
     @property
     def keeps(self) -> bool:
@@ -115,6 +122,14 @@ class BulkConfirm(ConfirmScreen):
     def action_line(self, step: int) -> None:
         """Move through the list by lines."""
         self.query_one(FleetTable).action_move(step)
+
+
+def _in_lines(command: str, width: int) -> str:
+    """A command in a few lines, with a mark where it is cut: Textual marks no cut in wrapped text."""
+    lines = [part for line in command.split("\n") for part in textwrap.wrap(line, width, break_on_hyphens=False)]
+    if len(lines) > _COMMAND_LINES:
+        lines = [*lines[: _COMMAND_LINES - 1], lines[_COMMAND_LINES - 1][: width - 1] + "…"]
+    return "\n".join(lines)
 
 
 def _body(verb: Verb, items: Sequence[Item]) -> Content:

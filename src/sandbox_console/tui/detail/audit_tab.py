@@ -107,7 +107,7 @@ def audit_row(entry: AuditEntry) -> Row:
     attempt, end = entry.attempt, entry.end
     glyph, style = _OUTCOMES.get(entry.outcome, ("?", "warn")) if end else ("◌", "accent")
     took = f"{end.dur_us / 1e6:.2f}s" if end and end.dur_us is not None else ""
-    detail = clean(detail_of(entry), cap=400)
+    detail = ("" if attempt.placed else "not placed yet  ") + clean(detail_of(entry), cap=400)
     cells = (_moment(attempt.at_ns), clean(attempt.action), f"{glyph} {clean(entry.outcome) or 'in flight'}", took,
              clean(attempt.actor, cap=100), detail)  # fmt: skip
     return Row(attempt.seq, cells, ("dim", "", style, "dim", "dim", style if style in ("error", "warn") else "dim"))
