@@ -137,6 +137,27 @@ async def test_a_folded_section_says_what_is_in_it_and_opens_for_its_problem(run
         await until(pilot, lambda: str(section.query_one("CollapsibleTitle").label) == Section.FILES)
 
 
+async def test_the_basics_fold_like_the_others_by_key_and_by_mouse(run_app):
+    async with run_app(size=(120, 40)) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, name="web", image="python:3.12")
+        basics = app.screen.query(FormSection).first()
+        assert basics.section is Section.BASICS
+        app.screen.query_one("#field-name").focus()
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: "▸ Basics  name web · on fake · image python:3.12" in screen_text(app))
+        assert not in_view(app, app.screen.query_one("#backend"))
+        await pilot.click(basics.query_one("CollapsibleTitle"))
+        await until(pilot, lambda: not basics.collapsed)
+        assert str(basics.query_one("CollapsibleTitle").label) == "Basics"
+        await fill(app, pilot, name="bad name!")
+        basics.collapsed = True
+        await until(pilot, lambda: "▸ Basics  ✕ 1 to fix" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: not basics.collapsed and app.focused and app.focused.id == "field-name")
+
+
 @pytest.mark.parametrize("answer", ["k", "click"])
 async def test_commit_first_makes_an_image_before_the_sandbox_is_recreated(run_app, fake, answer):
     async with run_app(size=(120, 40)) as (app, pilot):
