@@ -88,9 +88,9 @@ def load_presets(config_file: Path, machine: Machine | None = None) -> tuple[Seq
     except ConfigError as error:
         problem = f"{error.message}; {error.hint}" if error.hint else error.message
     offered = [OfferedPreset(name, one.title, one.hosts, one.source) for name, one in found.items()]
-    for name, (title, learn) in _REGISTRIES.items() if machine is not None else ():
-        if name not in found:
-            offered.append(_registry(name, title, learn(machine), own))
+    if machine is not None:
+        missing = {name: one for name, one in _REGISTRIES.items() if name not in found}
+        offered += [_registry(name, title, learn(machine), own) for name, (title, learn) in missing.items()]
     return sorted(offered, key=lambda preset: preset.title), problem
 
 

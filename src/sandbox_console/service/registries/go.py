@@ -40,7 +40,8 @@ def _settings(learning: Learning) -> Mapping[str, tuple[str, str]]:
             name, sign, value = line.strip().partition("=")
             if sign and name in _NAMES and value:
                 found[name] = value, str(path)
-    return found | {name: (value, name) for name in _NAMES if (value := learning.machine.env.get(name))}
+    env = learning.machine.env
+    return found | {name: (env[name], name) for name in _NAMES if env.get(name)}
 
 
 def _files(machine: Machine) -> Iterator[Path]:

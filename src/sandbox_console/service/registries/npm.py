@@ -61,7 +61,7 @@ def _shared(machine: Machine, named: Mapping[str, tuple[str, str]]) -> Iterator[
     yield from (Path(prefix, "etc", "npmrc") for prefix in prefixes[:1])
 
 
-def _file(learning: Learning, path: Path) -> Mapping[str, tuple[str, str]]:
+def _file(learning: Learning, path: Path) -> dict[str, tuple[str, str]]:
     found = dict[str, tuple[str, str]]()
     for line in learning.read(path).splitlines():
         key, sign, value = line.strip().partition("=")

@@ -148,11 +148,8 @@ class FormBase(FormTools):
 
     def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
         """Go to the next field; from nowhere to the first that can be changed, and not to the title before it."""
-        if self.focused is None and selector == "*":
-            self.body.focus_first()
-            if self.focused is not None:
-                return self.focused
-        return super().focus_next(selector)
+        first = self.body.focus_first() if self.focused is None and selector == "*" else None
+        return first or super().focus_next(selector)
 
     def on_resize(self) -> None:
         """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""

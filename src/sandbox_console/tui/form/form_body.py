@@ -180,11 +180,12 @@ class FormBody(VerticalScroll, inherit_bindings=False):
             section.refresh_title()
         return rest
 
-    def focus_first(self) -> None:
-        """Focus the first field that can be changed."""
-        for line in self.query("FormRow Input:enabled").results(Input):
-            self.screen.set_focus(line)
-            return
+    def focus_first(self) -> Widget | None:
+        """Focus the first field that can be changed, and return it; None if there is none."""
+        first = next(iter(self.query("FormRow Input:enabled").results(Input)), None)
+        if first is not None:
+            self.screen.set_focus(first)
+        return first
 
     def focus_problem(self, *, after: bool = False) -> None:
         """Focus the first field with a problem, or with ``after`` the next one after the focused field."""
