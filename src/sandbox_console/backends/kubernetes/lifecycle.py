@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from sandbox_console.backends.common.messages import name_taken
+from sandbox_console.backends.common.messages import name_taken, not_stopped
 from sandbox_console.backends.kubernetes import annotations as own
 from sandbox_console.backends.kubernetes import manifests, objects
 from sandbox_console.backends.kubernetes.causes import judge
@@ -115,7 +115,7 @@ class Lifecycle:
         target = await self._finder.target(ref)
         row = self._finder.inventory.of(target)
         if row.status.live and not force:
-            raise Conflict(f"{row.name} is {row.status}", hint=f"sandbox-console rm --force {row.name}")
+            raise not_stopped(row.name, row.status)
         if target.pod is not None and force:
             await self._delete_pod(target, 1)
         if target.box is not None:
