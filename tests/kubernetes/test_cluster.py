@@ -14,7 +14,7 @@ from tests.support.require import requires
 from sandbox_console.backends.common.remote_audit import noted
 from sandbox_console.backends.kubernetes.backend import KubernetesBackend
 from sandbox_console.backends.kubernetes.scope import Scope
-from sandbox_console.errors import BackendUnreachable
+from sandbox_console.errors import BackendError, BackendUnreachable, InvalidSpec
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.event import Changed, Listed
 from sandbox_console.model.log import LogQuery
@@ -127,6 +127,39 @@ async def test_a_suspended_one_is_resumed_with_a_new_pod(backend, permit):
     again = await backend.inspect(ref)
     assert again.status is Status.RUNNING
     assert again.started_at != first
+    await backend.remove(await permit("remove"), ref, force=True)
+
+
+async def test_a_claim_takes_a_sandbox_of_a_pool_and_goes_with_it(backend, space, permit):
+    """The API server and its objects are real; a stand-in binds the Claim (claim_controller.py)."""
+    kubectl("-n", space, "create", "--validate=false", "-f", str(FOLDER / "pools.yaml"))
+    async with asyncio.timeout(60):
+        while "1 of 1 ready" not in str([one.needed for one in await backend.images()]):
+            await asyncio.sleep(0.3)
+    [warm] = [one for one in await backend.list() if one.maker == "SandboxWarmPool warm"]
+    assert backend.validate(SandboxSpec("mine", image="pool:warm")) == {}
+    ref = await backend.create(await permit("create"), SandboxSpec("mine", image="pool:warm"), (), print)
+    mine = await backend.inspect(ref)
+    assert (ref, mine.name, mine.status, mine.managed) == (warm.ref, "mine", Status.RUNNING, True)
+    with pytest.raises(InvalidSpec, match="lets its sandboxes out"):
+        await backend.create(await permit("create"), SandboxSpec("out", image="pool:open"), (), print)
+    with pytest.raises(BackendError, match="EnvVarsInjectionRejected"):
+        await backend.create(await permit("create"), SandboxSpec("env", image="pool:warm", env={"A": "1"}), (), print)
+    await backend.remove(await permit("remove"), ref, force=True)
+    assert not {"mine", "env", "out"} & {one.name for one in await backend.list()}
+
+
+@pytest.mark.parametrize("image", ["template:quiet", f"pod:{IMAGE}"])
+async def test_a_template_and_a_plain_pod_run(backend, space, permit, image):
+    asked = SandboxSpec("made", image=image, command=("sh", "-c", "echo $A; sleep 100"), env={"A": "seen"})
+    ref = await backend.create(await permit("create"), asked, (), print)
+    await backend.start(await permit("start"), ref, ())
+    async with asyncio.timeout(30):
+        while not (items := [item async for batch in backend.logs(ref, LogQuery()) for item in batch]):
+            await asyncio.sleep(0.3)
+    assert items[0].data == b"seen\n"
+    policies = kubectl("-n", space, "get", "networkpolicies", "-o", "name")
+    assert "sandbox-console-made" in policies
     await backend.remove(await permit("remove"), ref, force=True)
 
 

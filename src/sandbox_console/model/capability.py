@@ -25,7 +25,9 @@ class Capability(StrEnum):
     FORWARD = "forward"  # a port inside is reached from this machine
     SHELL = "shell"
     SHELL_KEEP = "shell.keep"  # held by a process of its own, which outlives the console
+    CONTAINERS = "containers"  # logs, commands and files of one of several
     LOGS = "logs"
+    LOG_PREVIOUS = "logs.previous"  # of the run before the last restart
     LOG_STREAMS = "logs.streams"  # stdout and stderr are stored separately
     STATS = "stats"
     WORKSPACE = "workspace"
@@ -59,6 +61,7 @@ class Capability(StrEnum):
     ATTACH = "attach"
     COMMIT = "commit"
     IMAGES = "images"
+    IMAGES_CHANGE = "images.change"  # pulled, removed and pruned
     IMAGE_FILES = "images.files"  # load from and save to an archive
     SNAPSHOT = "snapshot"
     FORK = "fork"

@@ -14,9 +14,10 @@ from sandbox_console.backends.common import guest_files
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.queued_process import ProcessTerminal
-from sandbox_console.backends.common.refusing import Refusing
+from sandbox_console.backends.common.refusing import UnchangedImages
 from sandbox_console.backends.kubernetes import (
     access,
+    catalogue,
     connect,
     diagnosis,
     events,
@@ -30,6 +31,7 @@ from sandbox_console.backends.kubernetes.capabilities import RIGHTS, capabilitie
 from sandbox_console.backends.kubernetes.causes import seconds
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.commands import Guest, guest
+from sandbox_console.backends.kubernetes.creation import Creation
 from sandbox_console.backends.kubernetes.failures import Forbidden, Unusable
 from sandbox_console.backends.kubernetes.finder import Finder
 from sandbox_console.backends.kubernetes.inventory import Inventory
@@ -42,6 +44,7 @@ from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.guest import FileInfo, GuestEvent
+from sandbox_console.model.image import Image
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
@@ -53,7 +56,7 @@ OPEN_S = 3.0
 """How long opening waits for the answers about rights. A cluster that is silent is told by health."""
 
 
-class KubernetesBackend(Refusing):
+class KubernetesBackend(UnchangedImages):
     """The Sandboxes and Pods of one context and namespace."""
 
     name = BACKEND
@@ -66,6 +69,7 @@ class KubernetesBackend(Refusing):
         self._forbidden: frozenset[Right] = frozenset()
         self._ends_stdin = False
         self._agent_sandbox = True
+        self._creation = Creation(self._cluster, self._finder.inventory)
         self._lifecycle = Lifecycle(self._cluster, self._finder)
 
     async def open(self) -> None:
@@ -89,6 +93,7 @@ class KubernetesBackend(Refusing):
             ends_stdin=self._ends_stdin,
             agent_sandbox=self._agent_sandbox,
             network_policy=self._cluster.scope.network_policy,
+            pods=bool(self._cluster.scope.selector),
         )
 
     async def health(self) -> BackendHealth:
@@ -131,8 +136,12 @@ class KubernetesBackend(Refusing):
             async for event in batches:
                 yield event
 
+    async def images(self) -> Sequence[Image]:
+        """Templates and WarmPools, which ``image`` of a spec names."""
+        return await catalogue.images(self._cluster)
+
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        return manifests.problems(spec)
+        return manifests.problems(spec, self._cluster.scope.selector, agent_sandbox=self._agent_sandbox)
 
     async def create(
         self,
@@ -142,13 +151,13 @@ class KubernetesBackend(Refusing):
         progress: Progress,  # noqa: ARG002 - it is one request
     ) -> SandboxRef:
         need(permit)
-        if problems := manifests.problems(spec):
+        if problems := self.validate(spec):
             raise InvalidSpec(problems)
         if not self._cluster.scope.network_policy:
             raise self._cannot(Capability.EGRESS_NONE)
         installation = await asyncio.to_thread(self._installation.made)
         self._finder.inventory.ours = installation
-        return await self._lifecycle.create(spec, installation, self.host)
+        return await self._creation.create(spec, installation)
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:  # noqa: ARG002 - as above
         need(permit)

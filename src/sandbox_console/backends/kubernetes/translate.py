@@ -10,7 +10,8 @@ from msgspec import structs
 from sandbox_console.backends.common.installation import ANOTHER
 from sandbox_console.backends.kubernetes import annotations as own
 from sandbox_console.backends.kubernetes.causes import Judged, judge, main_container, seconds
-from sandbox_console.backends.kubernetes.objects import Box, Meta, Pod, PodSpec
+from sandbox_console.backends.kubernetes.claims import EXTENSIONS, KIND, TEMPLATE_REF, Claim
+from sandbox_console.backends.kubernetes.objects import GROUP, Box, Meta, Pod, PodSpec
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -18,18 +19,39 @@ from sandbox_console.model.spec import SandboxSpec
 BACKEND = "kubernetes"
 SUSPENDED = "suspended: its Pod is deleted, and what was written outside of volumes with it"
 _EXPIRED = "expired: its shutdownTime has passed"
+_CLAIM_EXPIRED = "expired: its Claim's time is over"
 _UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
           "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}  # fmt: skip
 """The units of a quantity of Kubernetes, such as ``500m`` CPUs or ``64Mi`` of memory."""
 _MIB = 2**20
 
 
-def of_box(host: str, box: Box, pod: Pod | None, ours: str) -> Sandbox:
-    """A Sandbox with its Pod. ``ours`` is the id of this installation."""
+def of_box(host: str, box: Box, pod: Pod | None, ours: str, claim: Claim | None = None) -> Sandbox:
+    """A Sandbox with its Pod, under the name of its Claim if it has one. ``ours`` is the id of this installation."""
     judged = _judge_box(box, pod)
     shown = pod.spec if pod is not None else box.spec.pod_template.spec
-    facts = (*_box_facts(box), *_facts(shown, pod))
-    return _sandbox(host, box.metadata, judged, shown, facts, ours, "agent-sandbox")
+    facts = (*_box_facts(box, claim), *_facts(shown, pod))
+    maker = next((f"{one.kind} {one.name}" for one in box.metadata.owner_references or ()), "agent-sandbox")
+    meta = box.metadata
+    if claim is not None:
+        notes = (meta.annotations or {}) | (claim.metadata.annotations or {})
+        meta = structs.replace(meta, name=claim.metadata.name, annotations=notes)
+    return _sandbox(host, meta, judged, shown, facts, ours, maker)
+
+
+def of_claim(host: str, claim: Claim, ours: str) -> Sandbox:
+    """A Claim that is not bound to a Sandbox yet."""
+    ready = claim.ready
+    reason = f"{ready.reason}: {(ready.message or '')[:300]}"
+    judged = Judged(Status.STARTING, "its Claim is not bound to a Sandbox yet")
+    if ready.reason == "ClaimExpired":
+        judged = Judged(Status.EXITED, _CLAIM_EXPIRED, Exit(reason="expired"))
+    elif claim.broken:
+        judged = Judged(Status.FAILED, reason)
+    if claim.metadata.deletion_timestamp is not None:
+        judged = Judged(Status.STOPPING, "it is being deleted")
+    facts = (Fact("kind", KIND, note=EXTENSIONS), Fact("pool", claim.spec.warm_pool_ref.name, note="its WarmPool"))
+    return _sandbox(host, claim.metadata, judged, PodSpec(), facts, ours, "agent-sandbox")
 
 
 def of_pod(host: str, pod: Pod, ours: str) -> Sandbox:
@@ -107,8 +129,15 @@ def _ready(box: Box) -> tuple[str, str]:
     return "", ""
 
 
-def _box_facts(box: Box) -> Iterator[Fact]:
-    yield Fact("kind", "Sandbox", note="agents.x-k8s.io")
+def _box_facts(box: Box, claim: Claim | None) -> Iterator[Fact]:
+    yield Fact("kind", "Sandbox", note=f"{box.metadata.name}, {GROUP}" if claim is not None else GROUP)
+    if claim is not None:
+        yield Fact("claim", claim.metadata.name, note=f"of the WarmPool {claim.spec.warm_pool_ref.name}")
+    for owner in box.metadata.owner_references or ():
+        if owner.kind == "SandboxWarmPool":
+            yield Fact("pool", owner.name, note="no Claim has taken it yet")
+    if template := (box.metadata.annotations or {}).get(TEMPLATE_REF):
+        yield Fact("template", template, note="its SandboxTemplate")
     yield Fact("operatingMode", box.spec.operating_mode, note="stop suspends it, start resumes it")
     if box.spec.shutdown_time:
         yield Fact("shutdownTime", box.spec.shutdown_time, note="the cluster's controller deletes its Pod then")
