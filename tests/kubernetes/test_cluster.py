@@ -151,7 +151,8 @@ async def test_a_claim_takes_a_sandbox_of_a_pool_and_goes_with_it(backend, space
 
 @pytest.mark.parametrize("image", ["template:quiet", f"pod:{IMAGE}"])
 async def test_a_template_and_a_plain_pod_run(backend, space, permit, image):
-    asked = SandboxSpec("made", image=image, command=("sh", "-c", "echo $A; sleep 100"), env={"A": "seen"})
+    name = f"made-{image.partition(':')[0]}"
+    asked = SandboxSpec(name, image=image, command=("sh", "-c", "echo $A; sleep 100"), env={"A": "seen"})
     ref = await backend.create(await permit("create"), asked, (), print)
     await backend.start(await permit("start"), ref, ())
     async with asyncio.timeout(30):
@@ -159,7 +160,7 @@ async def test_a_template_and_a_plain_pod_run(backend, space, permit, image):
             await asyncio.sleep(0.3)
     assert items[0].data == b"seen\n"
     policies = kubectl("-n", space, "get", "networkpolicies", "-o", "name")
-    assert "sandbox-console-made" in policies
+    assert f"sandbox-console-{name}" in policies
     await backend.remove(await permit("remove"), ref, force=True)
 
 

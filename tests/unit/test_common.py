@@ -50,12 +50,13 @@ def test_each_refusal_is_worded_in_one_place():
         (r'Conflict\(\s*f"\{[^}]*\} is not running', "not_running"),
         (r"the name \{[^}]*\} is taken", "name_taken"),
         (r" is taken by \{", "address_taken"),
+        (r"rm --force \{[^}]*\}\"\)", "not_stopped"),
     )
     for words, function in wordings:
         said = {str(path.relative_to(BACKENDS)) for path in sources() if re.search(words, path.read_text())}
         assert said == {"common/messages.py"}, words
         users = {path.relative_to(BACKENDS).parts[0] for path in sources() if f"{function}(" in path.read_text()}
-        assert users >= ALL, function
+        assert users >= ALL - ({"docker"} if function == "not_stopped" else set()), function  # its engine says it
 
 
 def test_one_concept_has_one_file_name_in_every_backend_that_has_it():

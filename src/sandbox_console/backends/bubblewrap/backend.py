@@ -38,7 +38,7 @@ from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, is_supervised
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.backends.bubblewrap.supervise.events import note
-from sandbox_console.backends.common.messages import name_taken
+from sandbox_console.backends.common.messages import name_taken, not_stopped
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.cancellation import shielded, wait_until_done
@@ -285,7 +285,7 @@ class BubblewrapBackend(Abilities):
             await self._end_damaged(record)
         if record.status.live:
             if not force:
-                raise Conflict(f"{record.spec.name} is {record.status}", hint="stop it first, or remove it by force")
+                raise not_stopped(record.spec.name, record.status)
             await self.kill(permit, ref, "SIGKILL")
         await asyncio.to_thread(self._remove, record)
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from sandbox_console.backends.base import Process
 from sandbox_console.backends.common import guest_tar
+from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, Unsupported
+from sandbox_console.model.action import Permit
 from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import SandboxRef
 
 _UNPACK = (
     guest_tar.NEED_FOLDER
@@ -47,6 +51,8 @@ done
 MOST_ASKED = 64 << 20
 """Bytes that a script may print: a guest that prints for ever uses up no memory here."""
 
+_PATIENCE_S = 20.0
+
 _KINDS = {0o100000: FileKind.FILE, 0o040000: FileKind.DIRECTORY, 0o120000: FileKind.LINK}
 
 
@@ -60,6 +66,46 @@ class Guest(Protocol):
     async def ask(self, script: str, *words: str) -> tuple[int | None, bytes, bytes]:
         """Run a script to its end: its code, its output and its errors. Raises BackendError if it takes too long."""
         ...
+
+
+class GuestFiles(ABC):
+    """The part of a backend that moves files by commands in the guest."""
+
+    @abstractmethod
+    async def _guest(self, ref: SandboxRef) -> Guest:
+        """A running sandbox. Raises NotFound, or Conflict if it does not run."""
+
+    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
+        return await stat(await self._guest(ref), path)
+
+    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
+        return await list_dir(await self._guest(ref), path)
+
+    async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncGenerator[bytes, None]:
+        need(permit)
+        async with aclosing(download(await self._guest(ref), path)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
+        need(permit)
+        await upload(await self._guest(ref), path, archive)
+
+
+async def answer(process: Process, name: str) -> tuple[int | None, bytes, bytes]:
+    """The code, the output and the errors of a script in sandbox ``name``. Raises BackendError if it takes too long."""
+    out: dict[Stream, bytes] = {Stream.STDOUT: b"", Stream.STDERR: b""}
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            async for stream, data in process.output():
+                out[stream] += data
+                if sum(map(len, out.values())) > MOST_ASKED:
+                    raise BackendError(f"{name} printed more than {MOST_ASKED >> 20} MiB, which is not read")
+            return (await process.wait()).code, out[Stream.STDOUT], out[Stream.STDERR]
+    except TimeoutError:
+        raise BackendError(f"{name} did not answer within {_PATIENCE_S:g} s") from None
+    finally:
+        await process.kill()
 
 
 async def stat(guest: Guest, path: str) -> FileInfo:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from sandbox_console.errors import Conflict
 from sandbox_console.model.access import access
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import Status
 
 UNCOUNTED = "of any size and number of files: no kernel counts them for a folder"
 """The note on a workspace: quotas belong to the file system, by user or project, and to its administrator."""
@@ -25,6 +26,12 @@ def not_running(name: str, status: str = "") -> Conflict:
     return Conflict(
         f"{name} is not running" + (f": it is {status}" if status else ""), hint=f"sandbox-console start {name}"
     )
+
+
+def not_stopped(name: str, status: str) -> Conflict:
+    """The error for a sandbox with this status, which is not removed without --force."""
+    text = f"{name} may be running" if status == Status.UNKNOWN else f"{name} is {status}"
+    return Conflict(text, hint=f"sandbox-console rm --force {name}")
 
 
 def name_taken(name: str) -> Conflict:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
+from sandbox_console.model.sandbox import BackendHealth, HostKey, Sandbox, SandboxRef
 
 EVERY_S = 2.0
 FRESH_S = 1.0
@@ -72,7 +72,7 @@ class Polling:
                     reported = health
                     yield HealthChanged(health)
                 if health.ok:
-                    for event in _differences(health, known, now):
+                    for event in differences((health.backend, health.host), known, now):
                         yield event
                     known = now
                 await self._rest(waker, time.monotonic() - began)
@@ -87,11 +87,12 @@ class Polling:
         await asyncio.sleep(max(_SETTLE_S, min(took_s, self._every_s)))
 
 
-def _differences(
-    health: BackendHealth, known: Mapping[SandboxRef, Sandbox] | None, now: Mapping[SandboxRef, Sandbox]
+def differences(
+    key: HostKey, known: Mapping[SandboxRef, Sandbox] | None, now: Mapping[SandboxRef, Sandbox]
 ) -> Iterable[BackendEvent]:
+    """The events that lead from one list of a host to the next; the whole list if ``known`` is None."""
     if known is None:
-        yield Listed(health.backend, health.host, tuple(now.values()))
+        yield Listed(*key, tuple(now.values()))
         return
     for ref in known.keys() - now.keys():
         yield Removed(ref)

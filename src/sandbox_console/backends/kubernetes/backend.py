@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
-from sandbox_console.backends.common import guest_files
+from sandbox_console.backends.common.guest_files import GuestFiles
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.queued_process import ProcessTerminal
@@ -43,7 +43,7 @@ from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.event import BackendEvent
-from sandbox_console.model.guest import FileInfo, GuestEvent
+from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.image import Image
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef
@@ -56,7 +56,7 @@ OPEN_S = 3.0
 """How long opening waits for the answers about rights. A cluster that is silent is told by health."""
 
 
-class KubernetesBackend(UnchangedImages):
+class KubernetesBackend(GuestFiles, UnchangedImages):
     """The Sandboxes and Pods of one context and namespace."""
 
     name = BACKEND
@@ -201,22 +201,6 @@ class KubernetesBackend(UnchangedImages):
         terminal = ProcessTerminal(await guest.run(argv, env=env, workdir=request.workdir, stdin=True, tty=True))
         await terminal.resize(request.cols, request.rows)
         return terminal
-
-    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
-        return await guest_files.stat(await self._guest(ref), path)
-
-    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
-        return await guest_files.list_dir(await self._guest(ref), path)
-
-    async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncGenerator[bytes, None]:
-        need(permit)
-        async with aclosing(guest_files.download(await self._guest(ref), path)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
-        need(permit)
-        await guest_files.upload(await self._guest(ref), path, archive)
 
     async def connect(self, permit: Permit, ref: SandboxRef, port: int) -> KubernetesProcess:
         need(permit)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 
-from sandbox_console.backends.common import guest_files
+from sandbox_console.backends.common.guest_files import answer
 from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.kubernetes.causes import main_container, main_status
 from sandbox_console.backends.kubernetes.cluster import Cluster
@@ -17,12 +16,10 @@ from sandbox_console.backends.kubernetes.exec_socket import open_exec
 from sandbox_console.backends.kubernetes.inventory import Target
 from sandbox_console.backends.kubernetes.objects import Pod
 from sandbox_console.backends.kubernetes.process import KubernetesProcess
-from sandbox_console.errors import BackendError, Unsupported
-from sandbox_console.model.log import Stream
+from sandbox_console.errors import Unsupported
 from sandbox_console.model.shells import NO_SHELL, NO_SHELL_HINT, SHELLS
 
 _MARK = "SANDBOX_CONSOLE_EXEC"
-_PATIENCE_S = 20.0
 _IN_FOLDER = 'cd -- "$0" || exit 126; exec env "$@"'
 _SWEEP = """
 for again in 1 2; do for p in /proc/[0-9]*; do
@@ -61,20 +58,7 @@ class Guest(Struct, frozen=True):
         socket = await open_exec(
             self.cluster, self.pod, self.container, ["sh", "-c", script, "sh", *words], stdin=False
         )
-        process = KubernetesProcess(socket, _nothing)
-        out: dict[Stream, bytes] = {Stream.STDOUT: b"", Stream.STDERR: b""}
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                async for stream, data in process.output():
-                    out[stream] += data
-                    if sum(map(len, out.values())) > guest_files.MOST_ASKED:
-                        most = guest_files.MOST_ASKED >> 20
-                        raise BackendError(f"{self.pod.metadata.name} printed more than {most} MiB, which is not read")
-                return (await process.wait()).code, out[Stream.STDOUT], out[Stream.STDERR]
-        except TimeoutError:
-            raise BackendError(f"{self.pod.metadata.name} did not answer within {_PATIENCE_S:g} s") from None
-        finally:
-            await process.kill()
+        return await answer(KubernetesProcess(socket, _nothing), self.pod.metadata.name)
 
     async def best_shell(self) -> str:
         """The best shell of the image. Raises Unsupported if it has none."""

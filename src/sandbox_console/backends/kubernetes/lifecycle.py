@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from sandbox_console.backends.common.messages import not_stopped
 from sandbox_console.backends.kubernetes import annotations as own
 from sandbox_console.backends.kubernetes import manifests, objects
 from sandbox_console.backends.kubernetes.causes import judge
@@ -75,7 +76,7 @@ class Lifecycle:
         target = await self._finder.target(ref)
         row = self._finder.inventory.of(target)
         if row.status.live and not force:
-            raise Conflict(f"{row.name} is {row.status}", hint=f"sandbox-console rm --force {row.name}")
+            raise not_stopped(row.name, row.status)
         if target.pod is not None and (force or target.box is None):
             await self._delete_pod(target, 1)
         if target.claim is not None:

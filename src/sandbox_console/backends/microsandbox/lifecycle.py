@@ -9,7 +9,7 @@ import signal as signals
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.common.messages import not_running
+from sandbox_console.backends.common.messages import not_running, not_stopped
 from sandbox_console.backends.microsandbox import boot_failure, boots, create_options, labels, ports, sdk, translate
 from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.backends.microsandbox.never_started import Pending
@@ -295,7 +295,7 @@ async def kill(module: Any, looker: Inventory, handle: Any, name: str) -> None:
 async def remove(module: Any, looker: Inventory, ref: SandboxRef, force: bool) -> None:
     """Remove a sandbox with all its data. Raises Conflict if it is running, unless ``force``."""
     if not force and (shown := await looker.inspect(ref)).status.live:
-        raise Conflict(f"sandbox {shown.name} runs", hint="remove it with --force")
+        raise not_stopped(shown.name, shown.status)
     await destroy(module, await looker.handle(module, ref))
 
 

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.common import notify
+from sandbox_console.backends.common.polling import differences
 from sandbox_console.backends.microsandbox import sdk
 from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
+from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status
 
 LOOK_S = 2.0
@@ -64,7 +65,7 @@ class Watch:
                     reported = health
                     yield HealthChanged(health)
                 if now is not None:
-                    for event in _differences(known, now):
+                    for event in differences(("microsandbox", "local"), known, now):
                         yield event
                     known = now
                     self._follow_ends(now.values())
@@ -162,14 +163,3 @@ class Watch:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._folders is not None:
             self._folders.close()
-
-
-def _differences(known: dict[SandboxRef, Sandbox] | None, now: dict[SandboxRef, Sandbox]) -> Iterable[BackendEvent]:
-    if known is None:
-        yield Listed("microsandbox", "local", tuple(now.values()))
-        return
-    for ref in known.keys() - now.keys():
-        yield Removed(ref)
-    for ref, sandbox in now.items():
-        if known.get(ref) != sandbox:
-            yield Changed(sandbox)

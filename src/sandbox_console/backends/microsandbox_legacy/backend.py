@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import contextlib
 import secrets as randomness
 import shlex
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.base import Progress, ReadKey, Secrets
-from sandbox_console.backends.common import remote
+from sandbox_console.backends.base import ReadKey, Secrets
 from sandbox_console.backends.common.guest_words import in_guest
-from sandbox_console.backends.common.ledger import Entry, Ledger
-from sandbox_console.backends.common.messages import name_taken, not_running
+from sandbox_console.backends.common.messages import not_running, not_stopped
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.common.polling import Polling
-from sandbox_console.backends.common.refusing import Refusing
+from sandbox_console.backends.common.remote_backend import RemoteBackend
 from sandbox_console.backends.common.whole_process import ENDED, Whole, WholeProcess
 from sandbox_console.backends.microsandbox_legacy.capabilities import capabilities
 from sandbox_console.backends.microsandbox_legacy.inventory import BACKEND, NAME, merged, place
 from sandbox_console.backends.microsandbox_legacy.options import LegacyServer
-from sandbox_console.backends.microsandbox_legacy.rpc import Ran, Row, Rpc
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.backends.microsandbox_legacy.rpc import Ran, Rpc
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, Unsupported
 from sandbox_console.model.action import Exec, Permit
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.event import BackendEvent
-from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Exit, Sandbox, SandboxRef, Stats, Status
+from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
 
 START_S = 210.0
@@ -41,52 +35,24 @@ _LATE_S = 30.0
 _MIB = 1 << 20
 _STARTED = "timed out waiting"
 """A server that says this has started the sandbox, which is not ready yet."""
-_PROVED = (
-    "proved against this console's serve --microsandbox and a stand-in server; a real server of microsandbox "
-    "0.1 or 0.2 can no longer be had"
-)
 
 
-class LegacyBackend(Refusing):
+class LegacyBackend(RemoteBackend):
     """The sandboxes of one server."""
 
     name = BACKEND
+    proved = (
+        "proved against this console's serve --microsandbox and a stand-in server; a real server of microsandbox "
+        "0.1 or 0.2 can no longer be had"
+    )
 
     def __init__(self, host: str, server: LegacyServer, key: ReadKey, folder: Path) -> None:
-        self.host = host
         self._server = server
         self._rpc = Rpc(host, server, key)
-        self._ledger = Ledger(folder)
-        self._polling = Polling(self._look, lambda error: remote.health(BACKEND, host, error))
-
-    async def open(self) -> None:
-        """Nothing is needed before the first request."""
-
-    async def close(self) -> None:
-        await self._rpc.close()
+        super().__init__(host, self._rpc, folder)
 
     def capabilities(self) -> Capabilities:
         return capabilities(no_network=self._server.no_network)
-
-    async def health(self) -> BackendHealth:
-        return await self._polling.health()
-
-    async def diagnose(self) -> Sequence[Diagnosis]:
-        return [Diagnosis("proof", "ok", _PROVED, "docs/interop.md")]
-
-    async def list(self) -> builtins.list[Sandbox]:
-        return [*await self._polling.rows()]
-
-    async def inspect(self, ref: SandboxRef) -> Sandbox:
-        for one in await self.list():
-            if one.ref == ref:
-                return one
-        raise NotFound(f"{self._rpc.label} has no sandbox {ref.id}", hint="sandbox-console ls")
-
-    async def watch(self) -> AsyncGenerator[BackendEvent, None]:
-        async with aclosing(self._polling.events()) as events:
-            async for event in events:
-                yield event
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         """What the server says of it, which is all that it says of any."""
@@ -108,35 +74,12 @@ class LegacyBackend(Refusing):
         }
         return {field: text for field, text in found.items() if text}
 
-    async def create(
-        self,
-        permit: Permit,
-        spec: SandboxSpec,
-        secrets: Secrets,  # noqa: ARG002 - a spec with secrets is refused: secret.env is unsupported
-        progress: Progress,  # noqa: ARG002 - nothing is asked of the server yet
-    ) -> SandboxRef:
-        """Note what is asked for: the server only knows sandboxes that were started."""
-        need(permit)
-        if problems := self.validate(spec):
-            raise InvalidSpec(problems)
-        if spec.egress:
-            raise self._cannot(Capability.EGRESS_ALLOWLIST)
-        if not self._server.no_network:
-            raise self._cannot(Capability.EGRESS_NONE)
-        where = place(self._namespace, spec.name)
-        if any(one.name == spec.name for one in await self.list()):
-            raise name_taken(spec.name)
-        id_ = f"{where}.{randomness.token_hex(4)}"
-        await self._ledger.put(Entry(id_, where, spec.to_dict(), time.time()))
-        self._polling.wake()
-        return SandboxRef(BACKEND, self.host, id_)
-
-    async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:  # noqa: ARG002 - as above
+    async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:  # noqa: ARG002 - a spec with secrets is refused
         need(permit)
         found = await self.inspect(ref)
         if found.status is Status.RUNNING:
             return
-        entry = (await self._ledger.every()).get(ref.id)
+        entry = await self._entry(ref)
         namespace, name = self._place(found)
         params = self._params(namespace, name) | ({"config": _config(entry.spec)} if entry and entry.spec else {})
         told = await self._rpc.call("sandbox.start", params, str, START_S)
@@ -152,15 +95,10 @@ class LegacyBackend(Refusing):
         if found.status is not Status.RUNNING:
             return
         await self._rpc.call("sandbox.stop", self._params(*self._place(found)), str, grace_s + _LATE_S)
-        if entry := (await self._ledger.every()).get(ref.id):
+        if entry := await self._entry(ref):
             ended = Exit(reason="stopped; the server does not tell with which code")
             await self._ledger.put(entry, finished_at=time.time(), exit=ended)
         self._polling.wake()
-
-    async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
-        """Raise NotFound, or Unsupported: the protocol has no signals."""
-        await self.inspect(ref)
-        await super().kill(permit, ref, signal)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         """Stop it and forget it. Raises Unsupported if the server goes on listing it: it has no call for that."""
@@ -169,7 +107,7 @@ class LegacyBackend(Refusing):
         where = self._place(found)
         if found.status is Status.RUNNING:
             if not force:
-                raise Conflict(f"{found.name} is running", hint=f"sandbox-console rm --force {found.name}")
+                raise not_stopped(found.name, found.status)
             await self.stop(permit, ref, 1.0)
         if await self._rpc.row(*where) is not None:
             with contextlib.suppress(BackendError):  # a server that forgets what is stopped forgets it now
@@ -178,15 +116,6 @@ class LegacyBackend(Refusing):
             text = f"{found.name} is stopped, but a microsandbox server has no call that removes it"
             raise Unsupported(text, hint="remove it on the server's machine: msb remove")
         await self._ledger.drop(ref.id)
-        self._polling.wake()
-
-    async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        """Change its labels, which only this console knows. Raises NotFound."""
-        need(permit)
-        entry = (await self._ledger.every()).get(ref.id)
-        if entry is None:
-            raise NotFound(f"{ref.id} is not a sandbox that this console made", hint="sandbox-console ls")
-        await self._ledger.put(entry, asked=spec.to_dict())
         self._polling.wake()
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> WholeProcess:  # noqa: ARG002 - as above
@@ -227,9 +156,12 @@ class LegacyBackend(Refusing):
     def _params(namespace: str, name: str) -> dict[str, Any]:
         return {"sandbox": name} | ({"namespace": namespace} if namespace else {})
 
-    async def _look(self) -> tuple[BackendHealth, Sequence[Sandbox]]:
-        rows: Sequence[Row] = await self._rpc.rows()
-        return remote.health(BACKEND, self.host), merged(self.host, rows, await self._ledger.every())
+    async def _rows(self) -> Sequence[Sandbox]:
+        return merged(self.host, await self._rpc.rows(), await self._ledger.every())
+
+    def _identity(self, spec: SandboxSpec) -> tuple[str, str]:
+        where = place(self._namespace, spec.name)
+        return f"{where}.{randomness.token_hex(4)}", where
 
     def _place(self, found: Sandbox) -> tuple[str, str]:
         """Its namespace and name on the server."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
-import secrets as randomness
 import shlex
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.base import Progress, ReadKey, Secrets
-from sandbox_console.backends.common import guest_files, remote
-from sandbox_console.backends.common.ledger import Entry, Ledger
-from sandbox_console.backends.common.messages import name_taken, not_running
+from sandbox_console.backends.base import ReadKey, Secrets
+from sandbox_console.backends.common.guest_files import GuestFiles
+from sandbox_console.backends.common.messages import not_running, not_stopped
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.common.polling import Polling
-from sandbox_console.backends.common.refusing import Refusing
+from sandbox_console.backends.common.remote_backend import RemoteBackend
 from sandbox_console.backends.opensandbox import logs
 from sandbox_console.backends.opensandbox.capabilities import capabilities
 from sandbox_console.backends.opensandbox.client import Client
@@ -27,55 +23,38 @@ from sandbox_console.backends.opensandbox.pipe import PipeGuest
 from sandbox_console.backends.opensandbox.process import OpenSandboxProcess
 from sandbox_console.backends.opensandbox.terminal import OpenSandboxTerminal
 from sandbox_console.backends.opensandbox.translate import BACKEND, NAME, asked, of_box, unlisted
-from sandbox_console.errors import Conflict, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.action import Exec, OpenShell, Permit
-from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.event import BackendEvent
-from sandbox_console.model.guest import FileInfo
+from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Exit, Sandbox, SandboxRef, Stats, Status
+from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.shells import SHELLS
 from sandbox_console.model.spec import SandboxSpec
 
 _MIB = 1 << 20
 _REMOVED = Exit(reason="removed from the server, which does not tell how it ended")
-_PROVED = "proved against the real opensandbox-server 1.1.1 on Docker; execd, its daemon in a sandbox, was a stand-in"
 _BEST = "for s in " + " ".join(SHELLS) + '; do [ -x "$s" ] && exec "$s"; done; exec sh'
 _LIVE = (Status.RUNNING, Status.PAUSED, Status.STARTING, Status.STOPPING, Status.UNKNOWN)
 
 
-class OpenSandboxBackend(Refusing):
+class OpenSandboxBackend(GuestFiles, RemoteBackend):
     """The sandboxes of one server."""
 
     name = BACKEND
+    proved = (
+        "proved against the real opensandbox-server 1.1.1 on Docker; execd, its daemon in a sandbox, was a stand-in"
+    )
 
     def __init__(self, host: str, platform: Platform, key: ReadKey, folder: Path) -> None:
-        self.host = host
         self._platform = platform
         self._client = Client(host, platform, key)
-        self._ledger = Ledger(folder)
-        self._polling = Polling(self._look, lambda error: remote.health(BACKEND, host, error))
-
-    async def open(self) -> None:
-        """Nothing is needed before the first request."""
-
-    async def close(self) -> None:
-        await self._client.close()
+        super().__init__(host, self._client, folder)
 
     def capabilities(self) -> Capabilities:
         return capabilities()
 
-    async def health(self) -> BackendHealth:
-        return await self._polling.health()
-
-    async def diagnose(self) -> Sequence[Diagnosis]:
-        return [Diagnosis("proof", "ok", _PROVED, "docs/interop.md")]
-
-    async def list(self) -> builtins.list[Sandbox]:
-        return [*await self._polling.rows()]
-
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        entry = (await self._ledger.every()).get(ref.id)
+        entry = await self._entry(ref)
         if entry is not None and not entry.place:
             return unlisted(self.host, entry)
         try:
@@ -85,13 +64,8 @@ class OpenSandboxBackend(Refusing):
                 return unlisted(self.host, entry)
             raise
 
-    async def watch(self) -> AsyncGenerator[BackendEvent, None]:
-        async with aclosing(self._polling.events()) as events:
-            async for event in events:
-                yield event
-
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
-        entry = (await self._ledger.every()).get(ref.id)
+        entry = await self._entry(ref)
         if entry is not None and not entry.place:
             return {"id": ref.id}
         return {"console_id": ref.id, **await self._client.raw(entry.place if entry is not None else ref.id)}
@@ -136,33 +110,13 @@ class OpenSandboxBackend(Refusing):
         }
         return {field: text for field, text in found.items() if text}
 
-    async def create(
-        self,
-        permit: Permit,
-        spec: SandboxSpec,
-        secrets: Secrets,  # noqa: ARG002 - a spec with secrets is refused: secret.env is unsupported
-        progress: Progress,  # noqa: ARG002 - nothing is asked of the server yet
-    ) -> SandboxRef:
-        """Note what is asked for: a server starts what it creates."""
-        need(permit)
-        if problems := self.validate(spec):
-            raise InvalidSpec(problems)
-        if spec.egress:
-            raise self._cannot(Capability.EGRESS_ALLOWLIST)
-        if any(one.name == spec.name for one in await self.list()):
-            raise name_taken(spec.name)
-        id_ = f"own-{randomness.token_hex(8)}"
-        await self._ledger.put(Entry(id_, "", spec.to_dict(), time.time()))
-        self._polling.wake()
-        return SandboxRef(BACKEND, self.host, id_)
-
-    async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:  # noqa: ARG002 - as above
+    async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:  # noqa: ARG002 - a spec with secrets is refused
         """Make it. One that has ended is removed from the server first, with its files."""
         need(permit)
         found = await self.inspect(ref)
         if found.status in _LIVE:
             return
-        entry = (await self._ledger.every()).get(ref.id)
+        entry = await self._entry(ref)
         if entry is None or entry.spec is None:
             raise Unsupported(f"{found.name} cannot be started again: the server has no call for that")
         if entry.place:
@@ -177,16 +131,11 @@ class OpenSandboxBackend(Refusing):
         need(permit)
         if (await self.inspect(ref)).status not in _LIVE:
             return
-        entry = (await self._ledger.every()).get(ref.id)
+        entry = await self._entry(ref)
         await self._gone(entry.place if entry is not None else ref.id)
         if entry is not None:
             await self._ledger.put(entry, finished_at=time.time(), exit=_REMOVED)
         self._polling.wake()
-
-    async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
-        """Raise NotFound, or Unsupported: the API has no signals."""
-        await self.inspect(ref)
-        await super().kill(permit, ref, signal)
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
         need(permit)
@@ -200,19 +149,10 @@ class OpenSandboxBackend(Refusing):
         need(permit)
         found = await self.inspect(ref)
         if found.status in _LIVE and not force:
-            raise Conflict(f"{found.name} is {found.status}", hint=f"sandbox-console rm --force {found.name}")
+            raise not_stopped(found.name, found.status)
         if place := await self._place(ref):
             await self._gone(place)
         await self._ledger.drop(ref.id)
-        self._polling.wake()
-
-    async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        """Change its labels, which only this console knows. Raises NotFound."""
-        need(permit)
-        entry = (await self._ledger.every()).get(ref.id)
-        if entry is None:
-            raise NotFound(f"{ref.id} is not a sandbox that this console made", hint="sandbox-console ls")
-        await self._ledger.put(entry, asked=spec.to_dict())
         self._polling.wake()
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> OpenSandboxProcess:  # noqa: ARG002 - as above
@@ -239,38 +179,22 @@ class OpenSandboxBackend(Refusing):
         await terminal.resize(request.cols, request.rows)
         return terminal
 
-    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
-        return await guest_files.stat(await self._guest(ref), path)
-
-    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
-        return await guest_files.list_dir(await self._guest(ref), path)
-
-    async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncGenerator[bytes, None]:
-        need(permit)
-        async with aclosing(guest_files.download(await self._guest(ref), path)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
-        need(permit)
-        await guest_files.upload(await self._guest(ref), path, archive)
-
     async def _guest(self, ref: SandboxRef) -> PipeGuest:
         return PipeGuest(self._client, await self._running(ref))
 
-    async def _look(self) -> tuple[BackendHealth, Sequence[Sandbox]]:
+    async def _rows(self) -> Sequence[Sandbox]:
         boxes = await self._client.every()
         entries = await self._ledger.every()
         by_place = {entry.place: entry for entry in entries.values() if entry.place}
         rows = [of_box(self.host, box, by_place.get(box.id)) for box in boxes]
         there = {box.id for box in boxes}
         rows += [unlisted(self.host, entry) for entry in entries.values() if entry.place not in there]
-        return remote.health(BACKEND, self.host), rows
+        return rows
 
     async def _place(self, ref: SandboxRef) -> str:
         """What the server calls it; empty if it was never started. Raises NotFound."""
         await self.inspect(ref)
-        entry = (await self._ledger.every()).get(ref.id)
+        entry = await self._entry(ref)
         return entry.place if entry is not None else ref.id
 
     async def _running(self, ref: SandboxRef) -> str:

@@ -10,18 +10,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from sandbox_console.backends.common import guest_files
+from sandbox_console.backends.common.guest_files import answer
 from sandbox_console.backends.common.queued_process import KILL_S, QueuedProcess
 from sandbox_console.backends.opensandbox.client import Client, execd
 from sandbox_console.backends.opensandbox.terminal import Frame, Session, frame_of
-from sandbox_console.errors import BackendError, ConsoleError
+from sandbox_console.errors import ConsoleError
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
 _STDIN = b"\0"
 _STREAMS = {1: Stream.STDOUT, 2: Stream.STDERR}
 _PIECE = 64 << 10
-_PATIENCE_S = 20.0
 
 
 class PipeProcess(QueuedProcess):
@@ -94,17 +93,4 @@ class PipeGuest(Struct, frozen=True):
 
     async def ask(self, script: str, *words: str) -> tuple[int | None, bytes, bytes]:
         """Run a script to its end. Raises BackendError if it takes too long."""
-        process = await self.run(["sh", "-c", script, "sh", *words])
-        out: dict[Stream, bytes] = {Stream.STDOUT: b"", Stream.STDERR: b""}
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                async for stream, data in process.output():
-                    out[stream] += data
-                    if sum(map(len, out.values())) > guest_files.MOST_ASKED:
-                        most = guest_files.MOST_ASKED >> 20
-                        raise BackendError(f"{self.sandbox} printed more than {most} MiB, which is not read")
-                return (await process.wait()).code, out[Stream.STDOUT], out[Stream.STDERR]
-        except TimeoutError:
-            raise BackendError(f"{self.sandbox} did not answer within {_PATIENCE_S:g} s") from None
-        finally:
-            await process.kill()
+        return await answer(await self.run(["sh", "-c", script, "sh", *words]), self.sandbox)
