@@ -8,13 +8,15 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.support.kubernetes import FOLDER, IMAGE, kubectl, namespace
 from tests.support.require import requires
 
 from sandbox_console.backends.common.remote_audit import noted
 from sandbox_console.backends.kubernetes.backend import KubernetesBackend
 from sandbox_console.backends.kubernetes.scope import Scope
-from sandbox_console.errors import BackendError, BackendUnreachable, InvalidSpec
+from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, InvalidSpec, NotFound
+from sandbox_console.model.action import Exec
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.event import Changed, Listed
 from sandbox_console.model.log import LogQuery
@@ -23,6 +25,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.verdict import verdict
 
 pytestmark = [requires("kubernetes")]
+ARGV = ("cat", "/name")
 CAUSES = {
     "oom": "out of memory",
     "crash": "its command failed: exit 3",
@@ -75,6 +78,41 @@ async def test_a_log_has_the_run_before_a_restart(backend):
         while not (items := [item async for batch in backend.logs(ref, LogQuery()) for item in batch]):
             await asyncio.sleep(0.5)
     assert items[0].data == b"last words\n"
+
+
+async def test_one_of_several_containers_is_chosen(backend, permit):
+    ref = next(one.ref for one in await backend.list() if one.name == "two")
+
+    async def lines(container, **query):
+        ref_of = structs.replace(ref, container=container)
+        return b"".join([one.data async for batch in backend.logs(ref_of, LogQuery(**query)) for one in batch])
+
+    async def out(container):
+        process = await backend.exec(await permit("exec"), Exec(structs.replace(ref, container=container), ARGV), ())
+        found = b"".join([data async for _, data in process.output()])
+        await process.wait()
+        return found
+
+    assert await lines("first") == b"from init\n"
+    assert [await lines(""), await lines("side")] == [b"from main\n", b"from side\n"]
+    assert [await out(""), await out("side")] == [b"main\n", b"side\n"]
+    info = await backend.stat(structs.replace(ref, container="side"), "/only-side")
+    assert info.name == "only-side"
+    with pytest.raises(NotFound):
+        await backend.stat(ref, "/only-side")
+    with pytest.raises(Conflict, match="container first is not running"):
+        await out("first")
+    with pytest.raises(NotFound, match="no container 'other'") as caught:
+        await lines("other")
+    assert caught.value.hint == "there is: main, side, first"
+
+
+async def test_the_run_before_a_restart_can_be_read_alone(backend):
+    ref = next(one.ref for one in await backend.list() if one.name == "crash")
+    async with asyncio.timeout(60):
+        while not (items := [item async for batch in backend.logs(ref, LogQuery(previous=True)) for item in batch]):
+            await asyncio.sleep(0.5)
+    assert [item.data for item in items] == [b"last words\n"]
 
 
 async def test_a_port_is_reached_and_the_servers_audit_log_has_the_ids(backend, permit):

@@ -24,6 +24,7 @@ from sandbox_console.backends.kubernetes import (
     logs,
     manifests,
     raw_object,
+    stats,
     watch,
 )
 from sandbox_console.backends.kubernetes.access import Right
@@ -46,7 +47,7 @@ from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.image import Image
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 
 ENDS_STDIN = 30
@@ -69,6 +70,7 @@ class KubernetesBackend(GuestFiles, UnchangedImages):
         self._forbidden: frozenset[Right] = frozenset()
         self._ends_stdin = False
         self._agent_sandbox = True
+        self._metrics = False
         self._creation = Creation(self._cluster, self._finder.inventory)
         self._lifecycle = Lifecycle(self._cluster, self._finder)
 
@@ -81,6 +83,7 @@ class KubernetesBackend(GuestFiles, UnchangedImages):
                     access.missing(self._cluster, RIGHTS), diagnosis.server(self._cluster)
                 )
                 self._ends_stdin, self._agent_sandbox = found.minor >= ENDS_STDIN, found.agent_sandbox
+                self._metrics = found.metrics
         except (ConsoleError, TimeoutError):
             return
 
@@ -94,6 +97,7 @@ class KubernetesBackend(GuestFiles, UnchangedImages):
             agent_sandbox=self._agent_sandbox,
             network_policy=self._cluster.scope.network_policy,
             pods=bool(self._cluster.scope.selector),
+            metrics=self._metrics,
         )
 
     async def health(self) -> BackendHealth:
@@ -184,6 +188,13 @@ class KubernetesBackend(GuestFiles, UnchangedImages):
         async with aclosing(logs.read(self._cluster, self._finder, ref, query)) as batches:
             async for batch in batches:
                 yield batch
+
+    async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncGenerator[Stats, None]:
+        if not self._metrics:
+            raise self._cannot(Capability.STATS)
+        async with aclosing(stats.stats(self._cluster, self._finder, ref, interval_s)) as samples:
+            async for sample in samples:
+                yield sample
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> KubernetesProcess:  # noqa: ARG002 - the container has them
         need(permit)

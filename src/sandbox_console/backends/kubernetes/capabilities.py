@@ -32,7 +32,6 @@ _NEVER = {
     Capability.EGRESS_ALLOWLIST: "a NetworkPolicy knows addresses, not the names of hosts",
     Capability.EGRESS_UPDATE: "a NetworkPolicy knows addresses, not the names of hosts",
     Capability.PORTS: "a port of this machine is not one of the cluster's; forward reaches it, or a Service",
-    Capability.STATS: "the console does not read metrics-server yet",
     Capability.PROCESSES: "Kubernetes does not list processes; exec ps does, if the image has it",
     Capability.ATTACH: "its main process is started without an input; logs -f shows its output",
     Capability.UPDATE_CPU: "the limits of a Pod are set when it is made; update recreates it",
@@ -50,6 +49,9 @@ _SUPPORTED: dict[Capability, tuple[Right, ...]] = {
     Capability.RAW: (Right("get", "pods"),),
     Capability.EVENTS: (Right("list", "events"),),
     Capability.LOGS: (Right("get", "pods", sub="log"),),
+    Capability.LOG_PREVIOUS: (Right("get", "pods", sub="log"),),
+    Capability.CONTAINERS: (),
+    Capability.STATS: (Right("get", "pods", "metrics.k8s.io"),),
     Capability.EXEC: (_EXEC,),
     Capability.EXEC_STDIN: (_EXEC,),
     Capability.SHELL: (_EXEC,),
@@ -99,12 +101,20 @@ _NOT_ENFORCED = (
 
 
 def capabilities(
-    forbidden: Collection[Right], *, ends_stdin: bool, agent_sandbox: bool, network_policy: bool, pods: bool = False
+    forbidden: Collection[Right],
+    *,
+    ends_stdin: bool,
+    agent_sandbox: bool,
+    network_policy: bool,
+    pods: bool = False,
+    metrics: bool = False,
 ) -> Capabilities:
     """What can be done with a login that lacks the ``forbidden`` rights, on a server with these abilities."""
     reasons = dict(_NEVER)
     if not agent_sandbox:
         reasons |= dict.fromkeys(_BOXES_ONLY if pods else (*_BOXES_ONLY, Capability.CREATE), _NO_BOXES)
+    if not metrics:
+        reasons[Capability.STATS] = "the cluster has no metrics-server (metrics.k8s.io)"
     if not network_policy:
         reasons[Capability.EGRESS_NONE] = _NOT_ENFORCED
     for capability, rights in (_SUPPORTED | {Capability.CREATE: _creating(forbidden, agent_sandbox, pods)}).items():

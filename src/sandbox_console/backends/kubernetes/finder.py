@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
+from msgspec import structs
 
 from sandbox_console.backends.kubernetes import claims, lists, objects
+from sandbox_console.backends.kubernetes.causes import containers_of
 from sandbox_console.backends.kubernetes.claims import CLAIMS, EXTENSIONS, Claim
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.inventory import Inventory, Target, box_of
@@ -45,9 +47,11 @@ class Finder:
         if known.box is None and known.claim is not None:
             return await self._claim(known.claim, ref)
         if known.box is None:
-            return Target(None, await self._pod(known.meta.name, ref, known.meta.namespace))
-        box = await self._box(known, ref)
-        return Target(box, await self._pod_of(box, known.pod), known.claim)
+            found = Target(None, await self._pod(known.meta.name, ref, known.meta.namespace))
+        else:
+            box = await self._box(known, ref)
+            found = Target(box, await self._pod_of(box, known.pod), known.claim)
+        return structs.replace(found, container=_container(found, ref.container))
 
     async def _claim(self, known: Claim, ref: SandboxRef) -> Target:
         meta = known.metadata
@@ -116,3 +120,14 @@ class Finder:
             return decode(data)
         except msgspec.DecodeError as error:
             raise BackendError(f"{request}: the answer cannot be read: {error}") from None
+
+
+def _container(target: Target, name: str) -> str:
+    """A container's name. Raises NotFound if its Pod has none of that name."""
+    if not name or target.pod is None:
+        return name
+    there = [one.name for one in containers_of(target.pod.spec)]
+    if name not in there:
+        hint = f"there is: {', '.join(there)}"
+        raise NotFound(f"{target.meta.name} has no container {name!r}", hint=hint)
+    return name

@@ -23,6 +23,7 @@ class Target(Struct, frozen=True):
     box: Box | None
     pod: Pod | None
     claim: Claim | None = None
+    container: str = ""
 
     @property
     def meta(self) -> Meta:
