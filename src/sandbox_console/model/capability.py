@@ -67,6 +67,9 @@ class Capability(StrEnum):
     FORK = "fork"
 
 
+_NAMES = frozenset(map(str, Capability))
+
+
 class Capabilities(Struct, frozen=True):
     """The capabilities of one backend on one host, with a reason for each missing one."""
 
@@ -78,5 +81,6 @@ class Capabilities(Struct, frozen=True):
         return capability in self.supported
 
     def reason(self, capability: Capability) -> str:
-        """Why it cannot, in a few words."""
-        return self.reasons.get(capability, "this backend does not provide it")
+        """Why it cannot, in a few words. What is lacking as a whole is the reason for its parts."""
+        whole = Capability(name) if (name := capability.partition(".")[0]) in _NAMES else capability
+        return self.reasons.get(capability) or self.reasons.get(whole) or "this backend does not provide it"
