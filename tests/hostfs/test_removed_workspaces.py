@@ -215,8 +215,14 @@ def test_the_list_is_bounded(tmp_path):
     assert len(removed_workspaces.kept(many)) == removed_workspaces.MOST
 
 
-@pytest.mark.parametrize("what", ["link", "fifo", "folder", "garbage", "removed is a list"])
-async def test_a_damaged_list_is_set_aside(own, what):
+SEEN = {
+    "seen": [1], "boot": 5, "folders": [1], "given": {"a": 1}, "removed": [1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["link", "fifo", "folder", "garbage", "empty", *SEEN])
+async def test_a_damaged_list_is_an_error_until_somebody_has_looked(own, what):
+    """It must not be forgotten by itself: from then on, links in all of the workspaces would be followed."""
     await removed(own)
     kept = own / "home/state/shares.json"
     data = json.loads(kept.read_text())
@@ -227,11 +233,20 @@ async def test_a_damaged_list_is_set_aside(own, what):
         os.mkfifo(kept)
     elif what == "folder":
         kept.mkdir()
+    elif what in SEEN:
+        (data if what == "seen" else data["seen"])[what] = SEEN[what]
+        kept.write_text(json.dumps(data))
     else:
-        data["seen"]["removed"] = [1]
-        kept.write_text("{" if what == "garbage" else json.dumps(data))
-    async with open_console(backends=[FakeBackend([])]) as console:
-        await console.ground()
+        kept.write_text("{" if what == "garbage" else "")
+    before = kept.lstat()
+    for attempt in (removed(own), removed(own, "other")):
+        with pytest.raises(ConfigError, match="damaged") as told:
+            await attempt
+        assert str(kept) in told.value.message
+        assert "remove the file" in (told.value.hint or "")
+    after = kept.lstat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert (own / "private/secret").read_text() == "of the host"
+    kept.rmdir() if what == "folder" else kept.unlink()
     await removed(own)
     assert "could write" in refused(own / "ws/x/secret", own)

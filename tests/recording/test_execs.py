@@ -10,6 +10,7 @@ from tests.cli.terminal import Terminal
 from tests.support.require import requires
 
 from sandbox_console.recording.cast import read_events, read_header
+from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 __all__ = ["box", "cli"]
 
@@ -69,6 +70,30 @@ def test_secrets_are_masked_and_output_is_capped(recorded: Cli) -> None:
         *_, (_, kind, text) = read_events(path)
         assert (kind, "recording.exec_max_kib" in text) == ("m", True)
         assert CANARY not in str(read_header(path))
+    finally:
+        recorded.ok("rm", "--force", "masked")
+
+
+BROKEN_UP = [r"canary-value\033P\nq\033\\-of-a-secret\n", r"canary-value\033]0;\nX\a-of-a-secret\n"]
+
+
+def test_no_player_shows_a_secret_that_a_control_string_with_a_line_feed_breaks_up(recorded: Cli) -> None:
+    """The app plays a recording on a terminal, which ignores line feeds there, and not as lines."""
+    source = recorded.home / "value"
+    source.write_text(CANARY)
+    source.chmod(0o600)
+    configure(recorded, f'[secrets.TOKEN]\nfrom = "file:{source}"\n')
+    recorded.ok("create", "masked", "--image", "host", "--secret", "TOKEN", "--", "sleep", "1000")
+    try:
+        recorded("exec", "masked", "--", "printf", "before\\n" + "".join(BROKEN_UP) + "after\\n")
+        [found] = recorded.json("recordings", "ls")
+        header = read_header(recorded.home / "state" / "recordings" / f"{found['id']}.cast")
+        player = GhosttyEmulator(header["width"], header["height"])
+        player.feed(written(recorded, found["id"]).encode())
+        player.refresh()
+        rows = [row.strip() for row in player.text().splitlines()]
+        assert {"before", "canary-value", "after"} <= set(rows)
+        assert CANARY not in player.text()
     finally:
         recorded.ok("rm", "--force", "masked")
 

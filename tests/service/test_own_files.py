@@ -125,7 +125,6 @@ RENAMED = [
     Own("shells.json", lambda home: ShellChoices(home, str).of(REF).shell, ""),
     Own(f"drafts/{DraftFile(Path(), 'about')._key}-00000000.json", drafts),
     Own("names/fake%2Flocal.json", lambda home: KnownNames(home / "names").of(("fake", "local")).names, ()),
-    Own("shares.json", lambda home: shared_folders.read(home).all, set()),
     Own("alerts.db", alerts, []),
     Own("shells/0123456789ab.json", record),
 ]
@@ -153,6 +152,7 @@ def presets(home: Path) -> None:
 
 TOLD = [
     Own("tokens.json", lambda home: Tokens(home / "tokens.json").every(), error=ConfigError),
+    Own("shares.json", lambda home: shared_folders.read(home).all, error=ConfigError),
     Own("fingerprint.key", fingerprint_key, error=SecretError),
     Own("config.toml", lambda home: load(paths(home)), error=ConfigError),
     Own("presets.toml", presets, error=ConfigError),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.emulator import xterm
 from tests.support import asciinema, inspector, old_microsandbox, opensandbox
 from tests.support.microvm import parts
 
@@ -105,6 +106,11 @@ def _asciinema_player() -> str:
     return asciinema.install()
 
 
+def _xterm() -> str:
+    """Installs it, so ask in a fixture, not while tests are collected."""
+    return xterm.install()
+
+
 def _mcp_inspector() -> str:
     """Installs it, so ask in a fixture, not while tests are collected."""
     return inspector.install()
@@ -177,6 +183,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "old-microsandbox": _old_microsandbox,
     "opensandbox": _opensandbox,
     "textual-web": _textual_web,
+    "xterm": _xterm,
 }
 
 

@@ -77,9 +77,24 @@ def _absolute(path: str | None) -> str:
 def _workspace(path: str | None) -> str:
     if path is None:
         return ""
-    return _absolute(path) or (
-        "'/' would give the sandbox this whole host; name a folder" if not posixpath.normpath(path).strip("/") else ""
+    return (
+        _absolute(path)
+        or _undecodable(path)
+        or (
+            "'/' would give the sandbox this whole host; name a folder"
+            if not posixpath.normpath(path).strip("/")
+            else ""
+        )
     )
+
+
+def _undecodable(path: str) -> str:
+    """Neither an engine's API nor the list of guests' folders can hold bytes that are no text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8; rename the folder, or name another one"
+    return ""
 
 
 def _egress(patterns: tuple[str, ...], allow_ip: bool) -> str:

@@ -16,8 +16,9 @@ import msgspec
 import platformdirs
 from msgspec import Struct, field, structs
 
+from sandbox_console.errors import ConfigError
 from sandbox_console.hostfs.guest_writable import GuestFolders, MovedFolder
-from sandbox_console.hostfs.own_files import load_own, write_own
+from sandbox_console.hostfs.own_files import NOT_OURS, read_own, write_own
 from sandbox_console.service.reads import removed_workspaces
 from sandbox_console.service.reads.removed_workspaces import FolderRecord, RemovedWorkspace, boot_id, look
 
@@ -90,13 +91,25 @@ class SharedFolders(Struct, frozen=True):
 
 
 def read(state: Path) -> SharedFolders:
-    """What is stored in a state folder; nothing if it cannot be read."""
-    return load_own(state / FILE, _MOST_BYTES, _decoded) or SharedFolders()
+    """What is stored in a state folder. Raises ConfigError if it is damaged, as it decides which links are followed."""
+    path = state / FILE
+    try:
+        return _decoded(read_own(path, _MOST_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        return SharedFolders()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    except NOT_OURS:
+        reason = "its content is not what a console writes"
+    raise ConfigError(
+        f"{path} is damaged ({reason}), so nobody knows in which folders a sandbox may have left links",
+        hint="look at the links in the workspaces of your sandboxes, also of removed ones, then remove the file",
+    )
 
 
 def _decoded(content: bytes) -> SharedFolders:
     data = msgspec.json.decode(content, type=dict[str, Any])
-    saved = _saved(data.pop(_SEEN, None))
+    saved = msgspec.convert(data.pop(_SEEN, {}), _SavedFolders)
     seen = saved.folders if saved.boot == boot_id() else {}  # older numbers mean nothing, and no guest survived
     return SharedFolders(msgspec.convert(data, dict[str, list[str]]), seen, frozenset(saved.given), saved.removed)
 
@@ -129,7 +142,7 @@ def change(
     """Store which folders are given now. A full or read-only state folder stays as it is; callers know them anyway.
 
     ``given`` are workspaces that a console gives or takes back. Consoles take turns, so that none overwrites what
-    another has stored meanwhile.
+    another has stored meanwhile. Raises ConfigError if what is stored is damaged.
     """
     with contextlib.suppress(OSError), _locked(state):
         known = read(state)
@@ -171,7 +184,7 @@ def _locked(state: Path) -> Iterator[None]:
 def _write(state: Path, shared_folders: SharedFolders) -> None:
     saved = _SavedFolders(boot_id(), shared_folders.seen, sorted(shared_folders.given), shared_folders.removed)
     data: dict[str, Any] = {**shared_folders.folders, _SEEN: msgspec.to_builtins(saved)}
-    write_own(state / FILE, msgspec.json.encode(data))
+    write_own(state / FILE, msgspec.json.encode(data), sync=True)  # an empty one after a power cut would be an error
 
 
 def _sorted(folders: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -183,10 +196,3 @@ class _SavedFolders(Struct, frozen=True):
     folders: dict[str, list[FolderRecord]] = field(default_factory=dict)
     given: list[str] = field(default_factory=list)
     removed: dict[str, RemovedWorkspace] = field(default_factory=dict)
-
-
-def _saved(data: Any) -> _SavedFolders:
-    try:
-        return msgspec.convert(data, _SavedFolders)
-    except msgspec.ValidationError:
-        return _SavedFolders()

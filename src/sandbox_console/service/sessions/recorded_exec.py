@@ -13,6 +13,7 @@ from sandbox_console.model.action import Exec, Permit
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
 from sandbox_console.recording.writer import Writer
+from sandbox_console.secrets.control_strings import LineFeeds
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.gate import Request
 from sandbox_console.service.reads.recordings import Recordings, not_recorded
@@ -27,6 +28,7 @@ class RecordedExec:
         self.id = writer.path.stem
         self._writer, self._recordings, self._note, self._required = writer, recordings, note, required
         self._at_return: dict[Stream, bool] = {}
+        self._line_feeds = LineFeeds()  # of both streams: a player shows them on one screen
 
     @classmethod
     async def begin(
@@ -51,7 +53,7 @@ class RecordedExec:
         if self._writer.problem:
             return
         try:
-            await self._writer.output(self._as_on_a_terminal(stream, data))
+            await self._writer.output(self._line_feeds.feed(self._as_on_a_terminal(stream, data)))
         except OSError as error:
             if self._required:
                 raise not_recorded(error.strerror or str(error), "command") from error
