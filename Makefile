@@ -34,7 +34,7 @@ test-microvm: ## real microVMs: here where KVM works, else in an emulated machin
 
 test-k8s: ## a real Kubernetes of one node, built from Debian's source once (3 to 6 minutes), and the tests on it; exits with 75 if it cannot be set up
 	@scripts/setup test
-	REQUIRE=kubernetes tests/kubernetes/cluster/run $(BIN)/python -m pytest -q --tb=short tests/kubernetes/test_cluster.py tests/conformance/test_kubernetes.py $(PYTEST_ARGS)
+	REQUIRE=kubernetes tests/kubernetes/cluster/run $(BIN)/python -m pytest -q --tb=short tests/kubernetes/test_cluster.py tests/kubernetes/test_cluster_outages.py tests/conformance/test_kubernetes.py $(PYTEST_ARGS)
 
 conformance: ## every backend here asked every check again, and the table of docs/backends.md written of it
 	@scripts/setup test

@@ -1,7 +1,7 @@
 """A stand-in for the agent-sandbox controller (the real one cannot be built from Debian: no controller-runtime there).
 
 One Pod of the same name for a Running Sandbox, none for a Suspended one, the Ready condition, nodeName and podIPs.
-Nothing else of it: no Services, volumes, expiry, templates, claims or warm pools. It polls; do not time it.
+Nothing else of it: no Services, volumes or expiry. Claims and pools are in claim_controller.py. It polls; do not time it.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import hashlib
 import sys
 
 from kubernetes_asyncio import client, config
+from tests.kubernetes.claim_controller import ClaimController
 
 GROUP, VERSION, PLURAL = "agents.x-k8s.io", "v1beta1", "sandboxes"
 
@@ -82,9 +83,11 @@ async def main() -> None:
     await config.load_kube_config()
     async with client.ApiClient() as api:
         v1, boxes = client.CoreV1Api(api), client.CustomObjectsApi(api)
+        claims = ClaimController(boxes, sys.argv[1])
         while True:
             try:
                 async with asyncio.timeout(5):
+                    await claims.step()
                     await step(v1, boxes, sys.argv[1])
             except TimeoutError:
                 sys.stderr.write("no answer in 5 s\n")

@@ -43,7 +43,8 @@ def test_one_that_runs_has_its_main_container_and_says_that_there_are_others():
     found = row(PODS["two"])
     facts = {fact.field: fact for fact in found.effective}
     assert (found.status, found.image, found.restarts) == (Status.RUNNING, "k8s-node.test/busybox:1", 0)
-    assert facts["containers"].value == "main, side"
+    assert facts["containers"].value == "main, side, first"
+    assert facts["containers"].note.endswith("; first is for the start")
     assert "those of main" in facts["containers"].note
     assert found.started_at is not None
 
@@ -53,6 +54,7 @@ def test_the_main_container_is_the_one_that_the_annotation_names():
     pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = "side"
     facts = {fact.field: fact for fact in row(pod).effective}
     assert "those of side" in facts["containers"].note
+    assert facts["containers"].value == "side, main, first"
 
 
 def test_a_pod_whose_node_is_silent_is_lost():

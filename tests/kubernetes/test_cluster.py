@@ -8,13 +8,15 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.support.kubernetes import FOLDER, IMAGE, kubectl, namespace
 from tests.support.require import requires
 
 from sandbox_console.backends.common.remote_audit import noted
 from sandbox_console.backends.kubernetes.backend import KubernetesBackend
 from sandbox_console.backends.kubernetes.scope import Scope
-from sandbox_console.errors import BackendUnreachable
+from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, InvalidSpec, NotFound
+from sandbox_console.model.action import Exec
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.event import Changed, Listed
 from sandbox_console.model.log import LogQuery
@@ -23,6 +25,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.verdict import verdict
 
 pytestmark = [requires("kubernetes")]
+ARGV = ("cat", "/name")
 CAUSES = {
     "oom": "out of memory",
     "crash": "its command failed: exit 3",
@@ -77,6 +80,41 @@ async def test_a_log_has_the_run_before_a_restart(backend):
     assert items[0].data == b"last words\n"
 
 
+async def test_one_of_several_containers_is_chosen(backend, permit):
+    ref = next(one.ref for one in await backend.list() if one.name == "two")
+
+    async def lines(container, **query):
+        ref_of = structs.replace(ref, container=container)
+        return b"".join([one.data async for batch in backend.logs(ref_of, LogQuery(**query)) for one in batch])
+
+    async def out(container):
+        process = await backend.exec(await permit("exec"), Exec(structs.replace(ref, container=container), ARGV), ())
+        found = b"".join([data async for _, data in process.output()])
+        await process.wait()
+        return found
+
+    assert await lines("first") == b"from init\n"
+    assert [await lines(""), await lines("side")] == [b"from main\n", b"from side\n"]
+    assert [await out(""), await out("side")] == [b"main\n", b"side\n"]
+    info = await backend.stat(structs.replace(ref, container="side"), "/only-side")
+    assert info.name == "only-side"
+    with pytest.raises(NotFound):
+        await backend.stat(ref, "/only-side")
+    with pytest.raises(Conflict, match="container first is not running"):
+        await out("first")
+    with pytest.raises(NotFound, match="no container 'other'") as caught:
+        await lines("other")
+    assert caught.value.hint == "there is: main, side, first"
+
+
+async def test_the_run_before_a_restart_can_be_read_alone(backend):
+    ref = next(one.ref for one in await backend.list() if one.name == "crash")
+    async with asyncio.timeout(60):
+        while not (items := [item async for batch in backend.logs(ref, LogQuery(previous=True)) for item in batch]):
+            await asyncio.sleep(0.5)
+    assert [item.data for item in items] == [b"last words\n"]
+
+
 async def test_a_port_is_reached_and_the_servers_audit_log_has_the_ids(backend, permit):
     with noted() as ids:
         ref = await backend.create(
@@ -127,6 +165,40 @@ async def test_a_suspended_one_is_resumed_with_a_new_pod(backend, permit):
     again = await backend.inspect(ref)
     assert again.status is Status.RUNNING
     assert again.started_at != first
+    await backend.remove(await permit("remove"), ref, force=True)
+
+
+async def test_a_claim_takes_a_sandbox_of_a_pool_and_goes_with_it(backend, space, permit):
+    """The API server and its objects are real; a stand-in binds the Claim (claim_controller.py)."""
+    kubectl("-n", space, "create", "--validate=false", "-f", str(FOLDER / "pools.yaml"))
+    async with asyncio.timeout(60):
+        while "1 of 1 ready" not in str([one.needed for one in await backend.images()]):
+            await asyncio.sleep(0.3)
+    [warm] = [one for one in await backend.list() if one.maker == "SandboxWarmPool warm"]
+    assert backend.validate(SandboxSpec("mine", image="pool:warm")) == {}
+    ref = await backend.create(await permit("create"), SandboxSpec("mine", image="pool:warm"), (), print)
+    mine = await backend.inspect(ref)
+    assert (ref, mine.name, mine.status, mine.managed) == (warm.ref, "mine", Status.RUNNING, True)
+    with pytest.raises(InvalidSpec, match="lets its sandboxes out"):
+        await backend.create(await permit("create"), SandboxSpec("out", image="pool:open"), (), print)
+    with pytest.raises(BackendError, match="EnvVarsInjectionRejected"):
+        await backend.create(await permit("create"), SandboxSpec("env", image="pool:warm", env={"A": "1"}), (), print)
+    await backend.remove(await permit("remove"), ref, force=True)
+    assert not {"mine", "env", "out"} & {one.name for one in await backend.list()}
+
+
+@pytest.mark.parametrize("image", ["template:quiet", f"pod:{IMAGE}"])
+async def test_a_template_and_a_plain_pod_run(backend, space, permit, image):
+    name = f"made-{image.partition(':')[0]}"
+    asked = SandboxSpec(name, image=image, command=("sh", "-c", "echo $A; sleep 100"), env={"A": "seen"})
+    ref = await backend.create(await permit("create"), asked, (), print)
+    await backend.start(await permit("start"), ref, ())
+    async with asyncio.timeout(30):
+        while not (items := [item async for batch in backend.logs(ref, LogQuery()) for item in batch]):
+            await asyncio.sleep(0.3)
+    assert items[0].data == b"seen\n"
+    policies = kubectl("-n", space, "get", "networkpolicies", "-o", "name")
+    assert f"sandbox-console-{name}" in policies
     await backend.remove(await permit("remove"), ref, force=True)
 
 

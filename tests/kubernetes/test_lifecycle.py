@@ -47,7 +47,7 @@ def test_a_spec_becomes_a_suspended_sandbox_without_rights():
         "runAsUser": 1000,
         "runAsGroup": 100,
     }
-    policy = manifests.network_policy(WHOLE, "uid")
+    policy = manifests.network_policy(WHOLE, manifests.owner(box, "uid"))
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert (
         policy["spec"]["podSelector"]["matchLabels"].items() <= box["spec"]["podTemplate"]["metadata"]["labels"].items()

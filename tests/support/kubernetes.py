@@ -31,11 +31,13 @@ def kubectl(*words: str, stdin: str = "") -> str:
 def namespace() -> Iterator[str]:
     name = f"test-{secrets.token_hex(4)}"
     kubectl("create", "namespace", name)
-    kubectl("apply", "--validate=false", "-f", str(FOLDER / "sandbox-crd.yaml"))
+    kubectl("apply", "--validate=false", "-f", str(FOLDER / "crds.yaml"))
     for _ in range(300):
         if "default" in kubectl("-n", name, "get", "serviceaccounts", "-o", "name"):
             break
-    controller = subprocess.Popen([sys.executable, str(FOLDER / "sandbox_controller.py"), name])
+    controller = subprocess.Popen(
+        [sys.executable, "-m", "tests.kubernetes.sandbox_controller", name], cwd=FOLDER.parents[1]
+    )
     try:
         yield name
     finally:

@@ -260,7 +260,10 @@ class Committing(Protocol):
 
 @runtime_checkable
 class Images(Protocol):
-    """Capability.IMAGES; ``load_image`` and ``save_image`` also need Capability.IMAGE_FILES."""
+    """Capability.IMAGES, which is the list alone.
+
+    What changes images is Capability.IMAGES_CHANGE; ``load_image`` and ``save_image`` are Capability.IMAGE_FILES.
+    """
 
     async def images(self) -> Sequence[Image]:
         """All images that the backend has."""

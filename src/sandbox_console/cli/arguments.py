@@ -58,6 +58,9 @@ def add_verbs(verbs: Verbs) -> None:
     arguments_program.add(verbs, _verb)
 
 
+_CONTAINER = "one of several containers (Kubernetes); by default the main one"
+
+
 def _verb(verbs: Verbs, name: str, help: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
         name, help=help, description=help, parents=[everywhere()], add_help=False
@@ -124,6 +127,7 @@ def _add_entering(verbs: Verbs) -> None:
     exec_.add_argument("--workdir", metavar="D", help="the folder in which it runs")
     exec_.add_argument("--env", metavar="K=V", action="append", default=[], help="an environment variable")
     exec_.add_argument("--timeout", metavar="T", help="end its whole process tree after this time; exit 124")
+    exec_.add_argument("--container", metavar="C", help=_CONTAINER)
     exec_.add_argument("--record", action="store_true", help="record its output; refused if that is not possible")
     shell = _verb(verbs, "shell", "open a shell on this terminal")
     shell.add_argument("name", metavar="NAME", nargs="?", help="a name, backend:name, or backend/host/id")
@@ -132,6 +136,7 @@ def _add_entering(verbs: Verbs) -> None:
         "--busybox", action="store_true", help="bring this machine's static busybox, for an image without a shell"
     )
     shell.add_argument("--user", metavar="U", help="the user that runs it")
+    shell.add_argument("--container", metavar="C", help=_CONTAINER)
     shell.add_argument("--workdir", metavar="D", help="the folder in which it starts")
     shell.add_argument("--env", metavar="K=V", action="append", default=[], help="an environment variable")
     shell.add_argument("--record", action="store_true", help="record it; refused if that is not possible")
@@ -171,6 +176,8 @@ def _add_output(verbs: Verbs) -> None:
     logs.add_argument("--until", metavar="T", help="10m (ago), or an ISO time")
     logs.add_argument("--timestamps", action="store_true", help="print each line with its time (UTC)")
     logs.add_argument("--grep", metavar="RE", help="only lines that match this regular expression")
+    logs.add_argument("--container", metavar="C", help=_CONTAINER)
+    logs.add_argument("--previous", action="store_true", help="only the run before the last restart")
     logs.add_argument("--stream", metavar="S", choices=("stdout", "stderr", "tty"), help="only this stream")
     stats = _verb(verbs, "stats", "print the resource use of running sandboxes")
     stats.add_argument("names", metavar="NAME", nargs="*", help="by default all that are running")

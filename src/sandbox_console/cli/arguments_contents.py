@@ -24,6 +24,7 @@ def _add_files(verbs: Any, verb: _Add) -> None:
     cp = verb(verbs, "cp", "copy files and folders out of a sandbox or into it, as docker cp does")
     cp.add_argument("source", metavar="SRC", help="NAME:/PATH or a local path; - is a tar on stdin")
     cp.add_argument("target", metavar="DST", help="a local path or NAME:/PATH; - is a tar on stdout")
+    cp.add_argument("--container", metavar="C", help="one of several containers (Kubernetes)")
     cp.add_argument("-L", "--follow-link", action="store_true", help="copy a link's target, not the link")
     cp.add_argument("-a", "--archive", action="store_true", help="into a sandbox: keep the owners' ids")
     cp.add_argument("-q", "--quiet", action="store_true", help="do not show the progress")

@@ -12,7 +12,7 @@ from msgspec import structs
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context, OutputClosed, colours
 from sandbox_console.cli.lifecycle import seconds
-from sandbox_console.cli.lookup import find
+from sandbox_console.cli.lookup import find, within
 from sandbox_console.cli.spec_options import pairs
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import BackendError, UsageError
@@ -38,6 +38,7 @@ async def exec_(context: Context) -> int:
     request = _request(context)
     async with context.open() as console:
         sandbox = await find(context, console, context.args.name, changing=True)
+        sandbox = await within(context, console, sandbox)
         request = structs.replace(request, ref=sandbox.ref)
         output = Output(context)
         # The operation reads stdin and stops reading itself: closing it here would interrupt a read.

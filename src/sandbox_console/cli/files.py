@@ -56,6 +56,7 @@ async def cp(context: Context) -> int:
     try:
         async with context.open() as console:
             sandbox = await lookup.find(context, console, words.name, changing=True)
+            sandbox = await lookup.within(context, console, sandbox)
             result = await (copy.fetch(console, sandbox) if words.out else copy.send(console, sandbox))
             if copy.skipped:  # a guest chose these names
                 copy.skipped = list(map(await console.inside.mask(sandbox.ref), copy.skipped))

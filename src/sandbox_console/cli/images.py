@@ -77,13 +77,13 @@ def _short(id: str) -> str:
 
 
 async def _pull(context: Context, console: Console) -> None:
-    backend, host = await only(context, console, Capability.IMAGES)
+    backend, host = await only(context, console, Capability.IMAGES_CHANGE)
     for name in dict.fromkeys(context.args.images):
         await _one(context, console, PullImage(backend, host, name), name)
 
 
 async def _rm(context: Context, console: Console) -> None:
-    backend, host = await only(context, console, Capability.IMAGES)
+    backend, host = await only(context, console, Capability.IMAGES_CHANGE)
     for name in dict.fromkeys(context.args.images):
         await _one(context, console, RemoveImage(backend, host, name, context.args.force), name)
 
@@ -109,7 +109,7 @@ def _tell(context: Context, name: str, result: ActionResult) -> None:
 async def _prune(context: Context, console: Console) -> None:
     """Remove images without a name, or with ``--all`` all unused images. ``--dry-run`` only shows them."""
     unused, dry = context.args.all, context.args.dry_run
-    backend, host = await only(context, console, Capability.IMAGES)
+    backend, host = await only(context, console, Capability.IMAGES_CHANGE)
     free = await console.inside.prunable_images(backend, host, unused=unused)
     if dry:
         _tell_pruned(context, free, {"dry_run": True, "audit_id": None, "freed_bytes": free.freed_bytes})

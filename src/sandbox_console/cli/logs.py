@@ -12,9 +12,10 @@ from datetime import datetime
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context, colours
 from sandbox_console.cli.formatting import moment_ns, width
-from sandbox_console.cli.lookup import find_named
+from sandbox_console.cli.lookup import find_named, within
 from sandbox_console.cli.spec_options import whole
 from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import MAYBE_ROTATED, LogGap, LogItem, LogQuery, LogRecord
 from sandbox_console.model.quantities import parse_duration_s
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
@@ -40,7 +41,9 @@ async def logs(context: Context) -> int:
     query = _query(context)
     pattern = _pattern(context.args.grep)
     async with context.open() as console:
-        sandboxes = await find_named(context, console, context.args.names, changing=False)
+        found = await find_named(context, console, context.args.names, changing=False)
+        needs = [Capability.LOG_PREVIOUS] if query.previous else []
+        sandboxes = [await within(context, console, one, *needs) for one in found]
         printer = _Printer(context, sandboxes, pattern)
         async with contextlib.aclosing(_batches(context, console, sandboxes, query)) as batches:
             async for sandbox, batch in batches:
@@ -62,7 +65,7 @@ def _query(context: Context) -> LogQuery:
     since, until = (None if text is None else when(text, now) for text in (args.since, args.until))
     parsed = args.json or args.timestamps or args.grep is not None or len(args.names) > 1
     lines = bool(args.follow or parsed or context.streams.out.tty)
-    return LogQuery(args.follow, tail, since, until, lines)
+    return LogQuery(args.follow and not args.previous, tail, since, until, lines, args.previous)
 
 
 def when(text: str, now: float) -> float:

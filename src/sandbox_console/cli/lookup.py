@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import structs
+
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.errors import BackendUnreachable, ConsoleError
+from sandbox_console.errors import BackendUnreachable, ConsoleError, Unsupported
+from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import BackendHealth, HealthState, HostKey, Sandbox, SandboxRef
 from sandbox_console.service import Console, LookupResult
 
@@ -23,6 +26,16 @@ async def find(context: Context, console: Console, name: str, *, changing: bool)
     if isinstance(found, ConsoleError):
         raise found
     return found
+
+
+async def within(context: Context, console: Console, sandbox: Sandbox, *needs: Capability) -> Sandbox:
+    """The sandbox with the container of ``--container``. Raises Unsupported for what its backend lacks."""
+    name = context.args.container
+    able = await console.capabilities(sandbox.ref.backend, sandbox.ref.host)
+    for capability in (*needs, *([Capability.CONTAINERS] if name else [])):
+        if not able.has(capability):
+            raise Unsupported(f"{sandbox.name}: {capability} is unsupported: {able.reason(capability)}")
+    return structs.replace(sandbox, ref=structs.replace(sandbox.ref, container=name)) if name else sandbox
 
 
 async def find_all(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.exec import say_without
-from sandbox_console.cli.lookup import find
+from sandbox_console.cli.lookup import find, within
 from sandbox_console.cli.spec_options import pairs
 from sandbox_console.cli.terminal_filter import ScreenFilter
 from sandbox_console.crash_guard import guard
@@ -51,7 +51,7 @@ async def shell(context: Context) -> int:
             raise UsageError("--busybox brings the shell, so there is no --shell to name")
         if args.as_ and (problem := shell_name_problem(args.as_)):
             raise UsageError(f"--as: {args.as_!r} cannot be a shell's name: {problem}")
-        found = await find(context, console, args.name, changing=True)
+        found = await within(context, console, await find(context, console, args.name, changing=True))
         cols, rows = size_of(fd)
         term = os.environ.get("TERM") or "xterm-256color"
         keep = True if args.as_ else args.keep

@@ -25,7 +25,9 @@ class Capability(StrEnum):
     FORWARD = "forward"  # a port inside is reached from this machine
     SHELL = "shell"
     SHELL_KEEP = "shell.keep"  # held by a process of its own, which outlives the console
+    CONTAINERS = "containers"  # logs, commands and files of one of several
     LOGS = "logs"
+    LOG_PREVIOUS = "logs.previous"  # of the run before the last restart
     LOG_STREAMS = "logs.streams"  # stdout and stderr are stored separately
     STATS = "stats"
     WORKSPACE = "workspace"
@@ -59,9 +61,13 @@ class Capability(StrEnum):
     ATTACH = "attach"
     COMMIT = "commit"
     IMAGES = "images"
+    IMAGES_CHANGE = "images.change"  # pulled, removed and pruned
     IMAGE_FILES = "images.files"  # load from and save to an archive
     SNAPSHOT = "snapshot"
     FORK = "fork"
+
+
+_NAMES = frozenset(map(str, Capability))
 
 
 class Capabilities(Struct, frozen=True):
@@ -75,5 +81,6 @@ class Capabilities(Struct, frozen=True):
         return capability in self.supported
 
     def reason(self, capability: Capability) -> str:
-        """Why it cannot, in a few words."""
-        return self.reasons.get(capability, "this backend does not provide it")
+        """Why it cannot, in a few words. What is lacking as a whole is the reason for its parts."""
+        whole = Capability(name) if (name := capability.partition(".")[0]) in _NAMES else capability
+        return self.reasons.get(capability) or self.reasons.get(whole) or "this backend does not provide it"

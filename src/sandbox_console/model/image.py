@@ -14,7 +14,8 @@ class Image(Struct, frozen=True):
     ``platforms`` are those of it that this host has, such as ``linux/arm64``, which may be fewer than its registry has;
     empty if not known. ``emulated`` means that none of them is the host's own.
 
-    ``needed`` says what the console itself needs the image for, if it does; a prune spares such an image.
+    ``needed`` says what the console itself needs the image for, if it does, or how many of a pool are ready; a prune
+    spares such an image.
     """
 
     backend: str

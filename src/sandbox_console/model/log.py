@@ -42,7 +42,8 @@ class LogQuery(Struct, frozen=True):
     """What to read. ``since`` and ``until`` are seconds since the epoch; ``tail`` None reads all.
 
     ``lines`` is False for a reader that only passes bytes on. A record may then hold many lines of one stream, with the
-    time of the first or none (0). A backend may still return single lines.
+    time of the first or none (0). A backend may still return single lines. ``previous`` reads the run before the last
+    restart alone, which needs Capability.LOG_PREVIOUS.
     """
 
     follow: bool = False
@@ -50,3 +51,4 @@ class LogQuery(Struct, frozen=True):
     since: float | None = None
     until: float | None = None
     lines: bool = True
+    previous: bool = False

@@ -34,12 +34,22 @@ HostKey = tuple[str, str]
 """A host: the name of its backend, and its own name there."""
 
 
-class SandboxRef(Struct, frozen=True, order=True, cache_hash=True, gc=False):
-    """Where a sandbox is: the three parts that a call needs, as they are. Clean them before showing them."""
+class SandboxRef(Struct, frozen=True, order=True, cache_hash=True, gc=False, omit_defaults=True):
+    """Where a sandbox is: the three parts that a call needs, as they are. Clean them before showing them.
+
+    ``container`` names one of several containers for logs, commands and files; empty is the main one. As text, and for
+    all that concerns the whole sandbox, it makes no difference.
+    """
 
     backend: str
     host: str
     id: str
+    container: str = ""
+
+    @property
+    def whole(self) -> SandboxRef:
+        """The sandbox, whichever container is meant."""
+        return structs.replace(self, container="") if self.container else self
 
     def __str__(self) -> str:
         return f"{self.backend}/{self.host}/{self.id}"

@@ -63,7 +63,7 @@ cp "$ROOT"/usr/bin/{kubectl,etcd,containerd,containerd-shim-runc-v2,ctr} "$BIN/"
 cp "$ROOT/usr/sbin/runc" "$BIN/"
 mkdir -p "$CACHE/cni"; cp "$ROOT"/usr/lib/cni/{bridge,host-local,loopback} "$CACHE/cni/"
 python3 "$HERE/mkimage.py" "$ROOT/bin/busybox" "$CACHE/images.tar"
-"$BIN/kube-apiserver" --version; "$BIN/kubelet" --version; "$BIN/etcd" --version | head -1
+"$BIN/kube-apiserver" --version; "$BIN/kubelet" --version; "$BIN/etcd" --version | sed -n 1p
 (cd "$CACHE" && sha256sum bin/* cni/* images.tar) > "$STAMP.part" && mv "$STAMP.part" "$STAMP"
 if [ -z "${K8S_NODE_KEEP_BUILD:-}" ]; then rm -rf "$ROOT" "$SRC" "$CACHE/gocache" "$APT"; fi
 say "done: $(du -sh "$CACHE" | cut -f1) in $CACHE"

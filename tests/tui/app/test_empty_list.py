@@ -17,6 +17,7 @@ NEEDS_ONE = {
     "edit", "menu", "logs", "shell", "spec", "egress", "egress-draft", *(f"tab-{tab.id}" for tab in TABS), "next-tab",
     "previous-tab", "start", "stop", "restart", "pause", "changes", "attach", "rename", "commit", "snapshot", "kill",
     "remove", "fullscreen", "copy", "copy-command", "compare", "why", "timeline", "shell-choose", "copy-mode", "adopt", "reapply",
+    "container",
 }  # fmt: skip
 PAGES = {
     "create", "egress-inbox", "audit-log", "images", "snapshots", "pulse", "columns", "merge-logs", "backends",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sandbox_console.backends.common.messages import ONE_CONTAINER
 from sandbox_console.model.capability import Capabilities, Capability
 
 _NAMES = "the runtime tells only the names of its sandboxes"
@@ -51,6 +52,8 @@ _NEVER = {
     Capability.EVENTS: _NAMES,
     Capability.COMMIT: "the interface makes no images",
     Capability.IMAGES: _NAMES,
+    Capability.IMAGES_CHANGE: _NAMES,
+    **ONE_CONTAINER,
     Capability.IMAGE_FILES: _NAMES,
     Capability.SNAPSHOT: "the interface has no snapshots",
     Capability.FORK: "the interface has no forks",

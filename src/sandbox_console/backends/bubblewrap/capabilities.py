@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sandbox_console.backends.bubblewrap import jail, ports
 from sandbox_console.backends.bubblewrap.limits import Limiter
+from sandbox_console.backends.common.messages import ONE_CONTAINER
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
@@ -19,6 +20,8 @@ _NEVER = {
     Capability.DIFF: "its root is read-only folders and memory, not an image and a layer; list what was written",
     Capability.COMMIT: "its root is read-only folders and memory; copy files out, and use a folder as dir:PATH",
     Capability.IMAGES: "it keeps no images: they are 'host' and folders (dir:PATH)",
+    Capability.IMAGES_CHANGE: "it keeps no images: they are 'host' and folders (dir:PATH)",
+    **ONE_CONTAINER,
     Capability.IMAGE_FILES: "it keeps no images: unpack a root filesystem into a folder and use dir:PATH",
     Capability.SNAPSHOT: "bubblewrap has no snapshots",
     Capability.FORK: "bubblewrap has no snapshots to fork from",

@@ -7,10 +7,18 @@ from collections.abc import Iterable
 
 from sandbox_console.errors import Conflict
 from sandbox_console.model.access import access
+from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Status
 
 UNCOUNTED = "of any size and number of files: no kernel counts them for a folder"
 """The note on a workspace: quotas belong to the file system, by user or project, and to its administrator."""
+
+
+ONE_CONTAINER = {
+    Capability.CONTAINERS: "a sandbox here is one container",
+    Capability.LOG_PREVIOUS: "the log goes on after a restart; --since shows a part of it",
+}
+"""Why a backend has neither several containers nor a log for each run."""
 
 
 def not_running(name: str, status: str = "") -> Conflict:

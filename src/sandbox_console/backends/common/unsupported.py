@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-from sandbox_console.backends.base import Process, Secrets, Terminal
+from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.common.permit import need
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.image import Prunable
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
@@ -68,3 +69,32 @@ class UnsupportedMethods:
 
     def _cannot(self, capability: Capability) -> Unsupported:
         return Unsupported(f"{capability} is unsupported on {self.name}: {self.capabilities().reason(capability)}")
+
+
+class UnchangedImages(UnsupportedMethods):
+    """A base for backends that list what sandboxes are made of, and change none of it."""
+
+    async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
+        need(permit)
+        raise self._cannot(Capability.IMAGES_CHANGE)
+
+    async def remove_image(self, permit: Permit, name: str, force: bool) -> None:
+        need(permit)
+        raise self._cannot(Capability.IMAGES_CHANGE)
+
+    async def prunable_images(self, unused: bool) -> Prunable:
+        raise self._cannot(Capability.IMAGES_CHANGE)
+
+    async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
+        need(permit)
+        raise self._cannot(Capability.IMAGES_CHANGE)
+
+    async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
+        need(permit)
+        raise self._cannot(Capability.IMAGE_FILES)
+
+    async def save_image(self, permit: Permit, name: str) -> AsyncGenerator[bytes, None]:
+        need(permit)
+        for capability in (Capability.IMAGE_FILES,):
+            raise self._cannot(capability)
+        yield b""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sandbox_console.backends.common.messages import ONE_CONTAINER
 from sandbox_console.backends.docker import podman_dialect
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.capability import Capabilities, Capability
@@ -14,6 +15,7 @@ from sandbox_console.model.spec import SandboxSpec
 LOG_RATE = "the engine writes the log itself and limits no rate; a flood rotates older lines away, and LOG/S shows it"
 FAR = "the engine is on another machine, and its connection belongs to the console's own process"
 _MISSING = {
+    **ONE_CONTAINER,
     Capability.LIMIT_LOG_RATE: LOG_RATE,
     Capability.SYSTEM_CALLS: "their filter is the engine's matter; debuggers work",
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",

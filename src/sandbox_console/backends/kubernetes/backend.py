@@ -14,15 +14,17 @@ from sandbox_console.backends.common.guest_files import GuestFiles
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.queued_process import ProcessTerminal
-from sandbox_console.backends.common.unsupported import UnsupportedMethods
+from sandbox_console.backends.common.unsupported import UnchangedImages
 from sandbox_console.backends.kubernetes import (
     access,
+    catalogue,
     connect,
     diagnosis,
     events,
     logs,
     manifests,
     raw_object,
+    stats,
     watch,
 )
 from sandbox_console.backends.kubernetes.access import Right
@@ -30,6 +32,7 @@ from sandbox_console.backends.kubernetes.capabilities import RIGHTS, capabilitie
 from sandbox_console.backends.kubernetes.causes import seconds
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.commands import Guest, guest
+from sandbox_console.backends.kubernetes.creation import Creation
 from sandbox_console.backends.kubernetes.failures import Forbidden, Unusable
 from sandbox_console.backends.kubernetes.finder import Finder
 from sandbox_console.backends.kubernetes.inventory import Inventory
@@ -42,8 +45,9 @@ from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.guest import GuestEvent
+from sandbox_console.model.image import Image
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 
 ENDS_STDIN = 30
@@ -53,7 +57,7 @@ OPEN_S = 3.0
 """How long opening waits for the answers about rights. A cluster that is silent is told by health."""
 
 
-class KubernetesBackend(GuestFiles, UnsupportedMethods):
+class KubernetesBackend(GuestFiles, UnchangedImages):
     """The Sandboxes and Pods of one context and namespace."""
 
     name = BACKEND
@@ -66,6 +70,8 @@ class KubernetesBackend(GuestFiles, UnsupportedMethods):
         self._forbidden: frozenset[Right] = frozenset()
         self._ends_stdin = False
         self._agent_sandbox = True
+        self._metrics = False
+        self._creation = Creation(self._cluster, self._finder.inventory)
         self._lifecycle = Lifecycle(self._cluster, self._finder)
 
     async def open(self) -> None:
@@ -77,6 +83,7 @@ class KubernetesBackend(GuestFiles, UnsupportedMethods):
                     access.missing(self._cluster, RIGHTS), diagnosis.server(self._cluster)
                 )
                 self._ends_stdin, self._agent_sandbox = found.minor >= ENDS_STDIN, found.agent_sandbox
+                self._metrics = found.metrics
         except (ConsoleError, TimeoutError):
             return
 
@@ -89,6 +96,8 @@ class KubernetesBackend(GuestFiles, UnsupportedMethods):
             ends_stdin=self._ends_stdin,
             agent_sandbox=self._agent_sandbox,
             network_policy=self._cluster.scope.network_policy,
+            pods=bool(self._cluster.scope.selector),
+            metrics=self._metrics,
         )
 
     async def health(self) -> BackendHealth:
@@ -131,8 +140,12 @@ class KubernetesBackend(GuestFiles, UnsupportedMethods):
             async for event in batches:
                 yield event
 
+    async def images(self) -> Sequence[Image]:
+        """Templates and WarmPools, which ``image`` of a spec names."""
+        return await catalogue.images(self._cluster)
+
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        return manifests.problems(spec)
+        return manifests.problems(spec, self._cluster.scope.selector, agent_sandbox=self._agent_sandbox)
 
     async def create(
         self,
@@ -142,13 +155,13 @@ class KubernetesBackend(GuestFiles, UnsupportedMethods):
         progress: Progress,  # noqa: ARG002 - it is one request
     ) -> SandboxRef:
         need(permit)
-        if problems := manifests.problems(spec):
+        if problems := self.validate(spec):
             raise InvalidSpec(problems)
         if not self._cluster.scope.network_policy:
             raise self._cannot(Capability.EGRESS_NONE)
         installation = await asyncio.to_thread(self._installation.made)
         self._finder.inventory.ours = installation
-        return await self._lifecycle.create(spec, installation, self.host)
+        return await self._creation.create(spec, installation)
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:  # noqa: ARG002 - as above
         need(permit)
@@ -175,6 +188,13 @@ class KubernetesBackend(GuestFiles, UnsupportedMethods):
         async with aclosing(logs.read(self._cluster, self._finder, ref, query)) as batches:
             async for batch in batches:
                 yield batch
+
+    async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncGenerator[Stats, None]:
+        if not self._metrics:
+            raise self._cannot(Capability.STATS)
+        async with aclosing(stats.stats(self._cluster, self._finder, ref, interval_s)) as samples:
+            async for sample in samples:
+                yield sample
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> KubernetesProcess:  # noqa: ARG002 - the container has them
         need(permit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sandbox_console.backends.kubernetes.access import Right
+from sandbox_console.backends.kubernetes.claims import EXTENSIONS
 from sandbox_console.backends.kubernetes.objects import GROUP
 from sandbox_console.model.capability import Capabilities, Capability
 
@@ -31,28 +32,30 @@ _NEVER = {
     Capability.EGRESS_ALLOWLIST: "a NetworkPolicy knows addresses, not the names of hosts",
     Capability.EGRESS_UPDATE: "a NetworkPolicy knows addresses, not the names of hosts",
     Capability.PORTS: "a port of this machine is not one of the cluster's; forward reaches it, or a Service",
-    Capability.STATS: "the console does not read metrics-server yet",
     Capability.PROCESSES: "Kubernetes does not list processes; exec ps does, if the image has it",
     Capability.ATTACH: "its main process is started without an input; logs -f shows its output",
     Capability.UPDATE_CPU: "the limits of a Pod are set when it is made; update recreates it",
     Capability.UPDATE_MEMORY: "the limits of a Pod are set when it is made; update recreates it",
     Capability.DIFF: "Kubernetes does not tell what was changed since the image",
     Capability.COMMIT: "Kubernetes makes no images",
-    Capability.IMAGES: "the images are those of the cluster's nodes and registries",
+    Capability.IMAGES_CHANGE: "Templates and WarmPools are the cluster's; kubectl changes them, and nodes pull images",
     Capability.IMAGE_FILES: "the images are those of the cluster's nodes and registries",
     Capability.SNAPSHOT: "agents.x-k8s.io has no snapshots",
     Capability.FORK: "agents.x-k8s.io has no forks",
 }
 _EXEC = Right("create", "pods", sub="exec")
 _SUPPORTED: dict[Capability, tuple[Right, ...]] = {
+    Capability.IMAGES: (Right("list", "sandboxtemplates", EXTENSIONS), Right("list", "sandboxwarmpools", EXTENSIONS)),
     Capability.RAW: (Right("get", "pods"),),
     Capability.EVENTS: (Right("list", "events"),),
     Capability.LOGS: (Right("get", "pods", sub="log"),),
+    Capability.LOG_PREVIOUS: (Right("get", "pods", sub="log"),),
+    Capability.CONTAINERS: (),
+    Capability.STATS: (Right("get", "pods", "metrics.k8s.io"),),
     Capability.EXEC: (_EXEC,),
     Capability.EXEC_STDIN: (_EXEC,),
     Capability.SHELL: (_EXEC,),
     Capability.COPY: (_EXEC,),
-    Capability.CREATE: (*_CREATE, _PATCH),
     Capability.START: (_PATCH,),
     Capability.STOP: (_PATCH, Right("delete", "pods")),
     Capability.RESTART: (_PATCH, Right("delete", "pods")),
@@ -69,7 +72,20 @@ _SUPPORTED: dict[Capability, tuple[Right, ...]] = {
 }
 """Each with the rights that it needs."""
 
-RIGHTS = tuple(dict.fromkeys(right for rights in _SUPPORTED.values() for right in rights))
+_MADE = {
+    "boxes": (*_CREATE, _PATCH),
+    "claims": (Right("create", "sandboxclaims", EXTENSIONS), Right("get", "sandboxtemplates", EXTENSIONS)),
+    "pods": (Right("create", "pods"), Right("create", "networkpolicies", "networking.k8s.io")),
+}
+
+
+def _creating(forbidden: Collection[Right], agent_sandbox: bool, pods: bool) -> tuple[Right, ...]:
+    """The rights of one way to create that is allowed; of Sandboxes if none is."""
+    ways = [*(("boxes", "claims") if agent_sandbox else ()), *(("pods",) if pods else ())]
+    return next((_MADE[way] for way in ways if not set(_MADE[way]) & set(forbidden)), _MADE["boxes"])
+
+
+RIGHTS = tuple(dict.fromkeys(right for rights in (*_SUPPORTED.values(), *_MADE.values()) for right in rights))
 """What is asked about when the backend opens."""
 
 
@@ -77,7 +93,7 @@ _NO_END = "a command's stdin cannot be ended before Kubernetes 1.30 (v5.channel.
 
 
 _NO_BOXES = "the cluster has no agent-sandbox (agents.x-k8s.io/v1beta1), and a Pod is not started again"
-_BOXES_ONLY = (Capability.CREATE, Capability.START, Capability.STOP, Capability.RESTART, Capability.UPDATE_LABELS)
+_BOXES_ONLY = (Capability.START, Capability.STOP, Capability.RESTART, Capability.UPDATE_LABELS)
 _NOT_ENFORCED = (
     "no API tells whether the cluster's network enforces NetworkPolicy; if it does: "
     "[backends.kubernetes] network_policy = true"
@@ -85,15 +101,23 @@ _NOT_ENFORCED = (
 
 
 def capabilities(
-    forbidden: Collection[Right], *, ends_stdin: bool, agent_sandbox: bool, network_policy: bool
+    forbidden: Collection[Right],
+    *,
+    ends_stdin: bool,
+    agent_sandbox: bool,
+    network_policy: bool,
+    pods: bool = False,
+    metrics: bool = False,
 ) -> Capabilities:
     """What can be done with a login that lacks the ``forbidden`` rights, on a server with these abilities."""
     reasons = dict(_NEVER)
     if not agent_sandbox:
-        reasons |= dict.fromkeys(_BOXES_ONLY, _NO_BOXES)
+        reasons |= dict.fromkeys(_BOXES_ONLY if pods else (*_BOXES_ONLY, Capability.CREATE), _NO_BOXES)
+    if not metrics:
+        reasons[Capability.STATS] = "the cluster has no metrics-server (metrics.k8s.io)"
     if not network_policy:
         reasons[Capability.EGRESS_NONE] = _NOT_ENFORCED
-    for capability, rights in _SUPPORTED.items():
+    for capability, rights in (_SUPPORTED | {Capability.CREATE: _creating(forbidden, agent_sandbox, pods)}).items():
         if lacking := [str(right) for right in rights if right in forbidden]:
             reasons.setdefault(capability, f"the cluster's RBAC does not let you {' or '.join(lacking)}")
     if not ends_stdin:

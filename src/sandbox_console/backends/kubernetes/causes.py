@@ -11,6 +11,7 @@ from sandbox_console.backends.kubernetes.objects import (
     Container,
     ContainerStatus,
     Pod,
+    PodSpec,
     State,
     Terminated,
     Waiting,
@@ -163,6 +164,17 @@ def main_container(pod: Pod) -> Container | None:
     wanted = (pod.metadata.annotations or {}).get(MAIN)
     named = [one for one in pod.spec.containers if one.name == wanted]
     return next(iter(named or pod.spec.containers), None)
+
+
+def containers_of(spec: PodSpec) -> tuple[Container, ...]:
+    """The containers of a Pod, then its init containers."""
+    return (*spec.containers, *(spec.init_containers or ()))
+
+
+def status_of(pod: Pod, name: str) -> ContainerStatus | None:
+    """The state of a container by its name; None before it has one."""
+    every = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+    return next((one for one in every if one.name == name), None)
 
 
 def main_status(pod: Pod) -> ContainerStatus | None:

@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
+
 from sandbox_console.backends.common.remote_audit import note
+from sandbox_console.backends.kubernetes.claims import EXTENSIONS
 from sandbox_console.backends.kubernetes.failures import no_answer, refused
 from sandbox_console.backends.kubernetes.kubeconfig import Login, login
 from sandbox_console.backends.kubernetes.objects import GROUP, VERSION
@@ -56,6 +59,11 @@ class Cluster:
         await self._session()
         return self._path(f"/apis/{GROUP}/{VERSION}", "sandboxes", name, namespace, "")
 
+    async def extensions(self, kind: str, name: str = "", *, namespace: str | None = None) -> str:
+        """The path of Claims, WarmPools and Templates."""
+        await self._session()
+        return self._path(f"/apis/{EXTENSIONS}/{VERSION}", kind, name, namespace, "")
+
     def _path(self, root: str, kind: str, name: str, namespace: str | None, sub: str) -> str:
         whole = namespace is None and self.scope.namespace == ALL_NAMESPACES
         where = "" if whole else f"/namespaces/{quote(namespace or self.namespace, safe='')}"
@@ -82,6 +90,10 @@ class Cluster:
             if answer.status >= 400:
                 raise refused(request, answer.status, data)
             return data
+
+    async def send(self, method: str, path: str, request: str, body: Any, content: str = "application/json") -> bytes:
+        """One request with a body of JSON."""
+        return await self.call(method, path, request, body=msgspec.json.encode(body), content=content)
 
     @asynccontextmanager
     async def stream(

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sandbox_console.backends.common.guest_files import answer
 from sandbox_console.backends.common.messages import not_running
-from sandbox_console.backends.kubernetes.causes import main_container, main_status
+from sandbox_console.backends.kubernetes.causes import main_container, status_of
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.exec_socket import open_exec
 from sandbox_console.backends.kubernetes.inventory import Target
@@ -75,12 +75,13 @@ async def _nothing() -> None: ...
 
 
 def guest(cluster: Cluster, target: Target) -> Guest:
-    """The main container of a place. Raises Conflict if it does not run."""
+    """The main container of a place, or the chosen one. Raises Conflict if it does not run."""
     pod = target.pod
-    main = main_status(pod) if pod is not None else None
-    container = main_container(pod) if pod is not None else None
-    if pod is None or container is None or main is None or main.state.running is None:
-        raise not_running(target.meta.name)
+    main = main_container(pod) if pod is not None else None
+    name = target.container or (main.name if main is not None else "")
+    status = status_of(pod, name) if pod is not None else None
+    if pod is None or status is None or status.state.running is None:
+        raise not_running(f"{target.meta.name}, container {name}" if target.container else target.meta.name)
     if pod.metadata.deletion_timestamp is not None:
         raise not_running(target.meta.name, "stopping")
-    return Guest(cluster, pod, container.name)
+    return Guest(cluster, pod, name)

@@ -15,10 +15,11 @@ from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.failures import Forbidden, Unusable
 from sandbox_console.backends.kubernetes.objects import GROUP, VERSION
 from sandbox_console.backends.kubernetes.translate import BACKEND
-from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState
 
 PROBE_S = 3.0
+METRICS = "/apis/metrics.k8s.io/v1beta1"
 _NO_AGENT_SANDBOX = "agent-sandbox is not installed in this cluster, and no selector names Pods to show"
 _NO_AGENT_HINT = 'install it (agent-sandbox.sigs.k8s.io), or set [backends.kubernetes] selector = "app=NAME"'
 _SHOWN = 5
@@ -33,6 +34,7 @@ class Server(Struct, frozen=True):
 
     version: str
     agent_sandbox: bool
+    metrics: bool = False
 
     @property
     def minor(self) -> int:
@@ -43,11 +45,13 @@ class Server(Struct, frozen=True):
 
 async def server(cluster: Cluster) -> Server:
     """Ask a server what it is. Raises BackendUnreachable."""
-    (version, group) = await asyncio.gather(
-        cluster.call("GET", "/version", "get version", timeout_s=PROBE_S), _serves_sandboxes(cluster)
+    (version, group, metrics) = await asyncio.gather(
+        cluster.call("GET", "/version", "get version", timeout_s=PROBE_S),
+        _serves(cluster, f"/apis/{GROUP}/{VERSION}"),
+        _serves(cluster, METRICS),
     )
     try:
-        return Server(msgspec.json.decode(version, type=_Version).git_version, group)
+        return Server(msgspec.json.decode(version, type=_Version).git_version, group, metrics)
     except msgspec.DecodeError:
         raise Unusable(
             f"what answers for context {cluster.scope.context!r} is no Kubernetes API server",
@@ -55,11 +59,15 @@ async def server(cluster: Cluster) -> Server:
         ) from None
 
 
-async def _serves_sandboxes(cluster: Cluster) -> bool:
+async def _serves(cluster: Cluster, path: str) -> bool:
     try:
-        await cluster.call("GET", f"/apis/{GROUP}/{VERSION}", f"get {GROUP}", timeout_s=PROBE_S)
+        await cluster.call("GET", path, f"get {path}", timeout_s=PROBE_S)
     except NotFound:
         return False
+    except BackendUnreachable:
+        if path == METRICS:  # its API service is registered, and does not answer
+            return False
+        raise
     except Forbidden:  # a cluster without discovery for everyone: the list will tell
         return True
     return True

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
+from msgspec import structs
 
-from sandbox_console.backends.kubernetes import lists, objects
+from sandbox_console.backends.kubernetes import claims, lists, objects
+from sandbox_console.backends.kubernetes.causes import containers_of
+from sandbox_console.backends.kubernetes.claims import CLAIMS, EXTENSIONS, Claim
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.inventory import Inventory, Target, box_of
 from sandbox_console.backends.kubernetes.objects import Box, Pod
@@ -31,7 +34,7 @@ class Finder:
     async def list(self) -> list[Sandbox]:
         """All rows, read now. Raises BackendUnreachable, Forbidden."""
         found = await lists.read(self._cluster)
-        self.inventory.replace(found.boxes, found.tracked, found.selected)
+        self.inventory.replace(found.boxes, found.tracked, found.selected, found.claims)
         return await asyncio.to_thread(self.inventory.rows)
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
@@ -41,10 +44,22 @@ class Finder:
     async def target(self, ref: SandboxRef) -> Target:
         """The objects behind a reference, read now. An object of the same name with another uid is another sandbox."""
         known = await self._known(ref)
+        if known.box is None and known.claim is not None:
+            return await self._claim(known.claim, ref)
         if known.box is None:
-            return Target(None, await self._pod(known.meta.name, ref, known.meta.namespace))
-        box = await self._box(known, ref)
-        return Target(box, await self._pod_of(box, known.pod))
+            found = Target(None, await self._pod(known.meta.name, ref, known.meta.namespace))
+        else:
+            box = await self._box(known, ref)
+            found = Target(box, await self._pod_of(box, known.pod), known.claim)
+        return structs.replace(found, container=_container(found, ref.container))
+
+    async def _claim(self, known: Claim, ref: SandboxRef) -> Target:
+        meta = known.metadata
+        path = await self._cluster.extensions(CLAIMS, meta.name, namespace=meta.namespace)
+        claim = await self._read(path, f"get {CLAIMS}.{EXTENSIONS} {meta.namespace}/{meta.name}", claims.claim)
+        if claim.metadata.uid != ref.id:
+            raise NotFound(f"claim {meta.namespace}/{meta.name} is gone; another one has its name")
+        return Target(None, None, claim)
 
     async def _known(self, ref: SandboxRef) -> Target:
         if (target := self.inventory.target(ref.id)) is None:
@@ -87,6 +102,9 @@ class Finder:
         """The whole objects: of the Sandbox and its Pod, or of a Pod alone."""
         target = await self.target(ref)
         pod = await self._bytes_of_pod(target.pod) if target.pod is not None else None
+        if target.box is None and target.claim is not None:
+            path = await self._cluster.extensions(CLAIMS, target.meta.name, namespace=target.meta.namespace)
+            return await self._cluster.call("GET", path, f"get {CLAIMS}.{EXTENSIONS} {target.meta.name}"), None
         if target.box is None:
             return pod or b"{}", None
         path = await self._cluster.boxes(target.meta.name, namespace=target.meta.namespace)
@@ -102,3 +120,14 @@ class Finder:
             return decode(data)
         except msgspec.DecodeError as error:
             raise BackendError(f"{request}: the answer cannot be read: {error}") from None
+
+
+def _container(target: Target, name: str) -> str:
+    """A container's name. Raises NotFound if its Pod has none of that name."""
+    if not name or target.pod is None:
+        return name
+    there = [one.name for one in containers_of(target.pod.spec)]
+    if name not in there:
+        hint = f"there is: {', '.join(there)}"
+        raise NotFound(f"{target.meta.name} has no container {name!r}", hint=hint)
+    return name

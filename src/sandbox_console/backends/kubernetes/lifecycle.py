@@ -1,4 +1,4 @@
-"""Creates, starts, stops and removes. ``operatingMode: Suspended`` stops a Sandbox, and ``Running`` starts it."""
+"""Starts, stops and removes. ``operatingMode: Suspended`` stops a Sandbox, and ``Running`` starts it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
-import msgspec
-
-from sandbox_console.backends.common.messages import name_taken, not_stopped
+from sandbox_console.backends.common.messages import not_stopped
 from sandbox_console.backends.kubernetes import annotations as own
 from sandbox_console.backends.kubernetes import manifests, objects
 from sandbox_console.backends.kubernetes.causes import judge
+from sandbox_console.backends.kubernetes.claims import CLAIMS, EXTENSIONS, Claim
 from sandbox_console.backends.kubernetes.cluster import MERGE, Cluster
-from sandbox_console.backends.kubernetes.failures import Forbidden
 from sandbox_console.backends.kubernetes.finder import Finder
-from sandbox_console.backends.kubernetes.inventory import Target
-from sandbox_console.errors import BackendError, Conflict, InvalidSpec, NotFound, TimedOut, Unsupported
-from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.backends.kubernetes.inventory import Source, Target
+from sandbox_console.errors import BackendError, Conflict, NotFound, TimedOut, Unsupported
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 
@@ -42,41 +38,6 @@ class Lifecycle:
     def __init__(self, cluster: Cluster, finder: Finder) -> None:
         self._cluster = cluster
         self._finder = finder
-
-    async def create(self, spec: SandboxSpec, installation: str, host: str) -> SandboxRef:
-        """Make a Sandbox that is suspended, and its NetworkPolicy. Raises Conflict if the name is taken."""
-        namespace = self._cluster.namespace
-        path = await self._cluster.boxes(namespace=namespace)
-        await self._check_runtime(spec.runtime)
-        try:
-            request = f"create {_BOXES} {namespace}/{spec.name}"
-            made = await self._send("POST", path, request, manifests.box(spec, installation))
-        except Conflict:
-            raise name_taken(spec.name) from None
-        box = objects.box(made)
-        ref = SandboxRef("kubernetes", host, box.metadata.uid)
-        try:
-            self._finder.inventory.put_box(box)
-            policies = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
-            policy = manifests.network_policy(spec, box.metadata.uid)
-            await self._send("POST", policies, f"create networkpolicies.networking.k8s.io {namespace}", policy)
-        except BaseException:
-            await run_to_completion(self._delete(Target(box, None)))
-            raise
-        return ref
-
-    async def _check_runtime(self, name: str | None) -> None:
-        """Raise InvalidSpec for a RuntimeClass that there is not: no Pod would ever be made."""
-        if not name:
-            return
-        await self._cluster.core("pods")  # logs in
-        path = f"/apis/node.k8s.io/v1/runtimeclasses/{quote(name, safe='')}"
-        try:
-            await self._cluster.call("GET", path, f"get runtimeclasses.node.k8s.io {name}")
-        except NotFound:
-            raise InvalidSpec({"runtime": f"the cluster has no RuntimeClass {name!r}"}) from None
-        except Forbidden:  # the Pod will tell
-            return
 
     async def start(self, ref: SandboxRef) -> None:
         """Resume a Sandbox, and wait until it runs or cannot. One whose command has ended gets a new Pod."""
@@ -116,9 +77,11 @@ class Lifecycle:
         row = self._finder.inventory.of(target)
         if row.status.live and not force:
             raise not_stopped(row.name, row.status)
-        if target.pod is not None and force:
+        if target.pod is not None and (force or target.box is None):
             await self._delete_pod(target, 1)
-        if target.box is not None:
+        if target.claim is not None:
+            await self._delete_claim(target.claim)
+        elif target.box is not None:
             await self._delete(target)
         await self._gone(ref)
 
@@ -139,13 +102,20 @@ class Lifecycle:
         body["metadata"]["uid"] = target.meta.uid
         path = await self._cluster.boxes(target.meta.name, namespace=target.meta.namespace)
         request = f"patch {_BOXES} {target.meta.namespace}/{target.meta.name}"
-        data = await self._send("PATCH", path, request, body, MERGE)
+        data = await self._cluster.send("PATCH", path, request, body, MERGE)
         self._finder.inventory.put_box(objects.box(data))
 
     async def _delete(self, target: Target) -> None:
         path = await self._cluster.boxes(target.meta.name, namespace=target.meta.namespace)
         request = f"delete {_BOXES} {target.meta.namespace}/{target.meta.name}"
-        await self._send("DELETE", path, request, {"preconditions": {"uid": target.meta.uid}})
+        await self._cluster.send("DELETE", path, request, {"preconditions": {"uid": target.meta.uid}})
+
+    async def _delete_claim(self, claim: Claim) -> None:
+        """Delete a Claim; its Sandbox goes with it. A Sandbox alone would be made again."""
+        meta = claim.metadata
+        path = await self._cluster.extensions(CLAIMS, meta.name, namespace=meta.namespace)
+        request = f"delete {CLAIMS}.{EXTENSIONS} {meta.namespace}/{meta.name}"
+        await self._cluster.send("DELETE", path, request, {"preconditions": {"uid": meta.uid}})
 
     async def _delete_pod(self, target: Target, grace_s: int) -> None:
         pod = target.pod
@@ -155,7 +125,7 @@ class Lifecycle:
         request = f"delete pods {pod.metadata.namespace}/{pod.metadata.name}"
         body = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": pod.metadata.uid}}
         try:
-            await self._send("DELETE", path, request, body)
+            await self._cluster.send("DELETE", path, request, body)
         except (NotFound, Conflict):  # it is gone already
             return
 
@@ -179,19 +149,15 @@ class Lifecycle:
                     await self._finder.target(ref)
                     await asyncio.sleep(LOOK_S)
         except NotFound:
-            self._finder.inventory.drop("boxes", ref.id)
-            self._finder.inventory.drop("selected", ref.id)
+            for source in _LISTED:
+                self._finder.inventory.drop(source, ref.id)
         except TimeoutError:
             hint = "a finalizer may hold it: kubectl get -o yaml"
             raise TimedOut(f"{ref.id} is still being deleted", hint=hint) from None
 
-    async def _send(
-        self, method: str, path: str, request: str, body: dict[str, Any], content: str = "application/json"
-    ) -> bytes:
-        return await self._cluster.call(method, path, request, body=msgspec.json.encode(body), content=content)
-
 
 _BOXES = "sandboxes.agents.x-k8s.io"
+_LISTED: tuple[Source, ...] = ("boxes", "selected", "claims")
 
 
 def _begun(target: Target) -> bool:

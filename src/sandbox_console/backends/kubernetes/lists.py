@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sandbox_console.backends.kubernetes import objects
+from sandbox_console.backends.kubernetes import claims, objects
+from sandbox_console.backends.kubernetes.claims import CLAIMS, EXTENSIONS, Claim
 from sandbox_console.backends.kubernetes.cluster import Cluster, Params
 from sandbox_console.backends.kubernetes.failures import Forbidden, Gone
 from sandbox_console.backends.kubernetes.inventory import Source
@@ -36,6 +37,7 @@ class Lists(Struct, frozen=True):
     boxes: tuple[Box, ...]
     tracked: tuple[Pod, ...]
     selected: tuple[Pod, ...]
+    claims: tuple[Claim, ...]
     versions: dict[Source, str]
     note: str = ""
 
@@ -53,18 +55,24 @@ async def read(cluster: Cluster) -> Lists:
 
 async def _read(cluster: Cluster) -> Lists:
     (boxes, versions, note) = await _boxes(cluster)
+    claimed: tuple[Claim, ...] = ()
+    if versions:
+        claimed, at = await _claims(cluster)
+        versions |= {"claims": at} if at else {}
     found: dict[Source, tuple[Pod, ...]] = {"tracked": (), "selected": ()}
-    wanted: list[Source] = [*(["tracked"] if versions else []), *(["selected"] if cluster.scope.selector else [])]  # type: ignore[list-item]
+    wanted: list[Source] = ["tracked"] if "boxes" in versions else []
+    if cluster.scope.selector:
+        wanted.append("selected")
     for source, (pods, version) in zip(
         wanted, await asyncio.gather(*(_pods(cluster, one) for one in wanted)), strict=True
     ):
         found[source], versions[source] = pods, version
-    return Lists(boxes, found["tracked"], found["selected"], versions, note)
+    return Lists(boxes, found["tracked"], found["selected"], claimed, versions, note)
 
 
 async def _boxes(cluster: Cluster) -> tuple[tuple[Box, ...], dict[Source, str], str]:
     try:
-        boxes, version = await _pages(cluster, *await list_request(cluster, "boxes"), objects.box)
+        boxes, version = await pages(cluster, *await list_request(cluster, "boxes"), objects.box)
     except NotFound:
         return (), {}, "the cluster has no agent-sandbox (agents.x-k8s.io/v1beta1)"
     except Forbidden as error:
@@ -74,14 +82,24 @@ async def _boxes(cluster: Cluster) -> tuple[tuple[Box, ...], dict[Source, str], 
     return boxes, {"boxes": version}, ""
 
 
+async def _claims(cluster: Cluster) -> tuple[tuple[Claim, ...], str]:
+    """The Claims; none, and no version, if the cluster has no such objects or does not show them to this login."""
+    try:
+        return await pages(cluster, *await list_request(cluster, "claims"), claims.claim)
+    except (NotFound, Forbidden):
+        return (), ""
+
+
 async def _pods(cluster: Cluster, source: Source) -> tuple[tuple[Pod, ...], str]:
-    return await _pages(cluster, *await list_request(cluster, source), objects.pod)
+    return await pages(cluster, *await list_request(cluster, source), objects.pod)
 
 
 async def list_request(cluster: Cluster, source: Source) -> tuple[str, Params, str]:
     """The path of a list, its selector, and its name in errors."""
     if source == "boxes":
         return await cluster.boxes(), (), _in("sandboxes.agents.x-k8s.io", cluster)
+    if source == "claims":
+        return await cluster.extensions(CLAIMS), (), _in(f"{CLAIMS}.{EXTENSIONS}", cluster)
     selector = TRACKED if source == "tracked" else cluster.scope.selector
     return await cluster.core("pods"), (("labelSelector", selector),), _in("pods", cluster)
 
@@ -91,9 +109,10 @@ def _in(kind: str, cluster: Cluster) -> str:
     return f"list {kind} in {'all namespaces' if whole else cluster.namespace}"
 
 
-async def _pages(
+async def pages(
     cluster: Cluster, path: str, params: Params, request: str, decode: Callable[[Any], T]
 ) -> tuple[tuple[T, ...], str]:
+    """A whole list, and its version. Raises NotFound, Forbidden, BackendUnreachable."""
     items: list[T] = []
     next_page = ""
     while True:

@@ -1,4 +1,4 @@
-"""Reads the log of a Pod's main container, or of an init container that keeps it waiting.
+"""Reads the log of a Pod's main container, of an init container that keeps it waiting, or of a chosen one.
 
 The API server sends stdout and stderr as one, each line with its time.
 """
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 
-from sandbox_console.backends.kubernetes.causes import main_container, main_status
+from sandbox_console.backends.kubernetes.causes import main_container, status_of
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.failures import Waiting
 from sandbox_console.backends.kubernetes.finder import Finder
@@ -42,13 +42,17 @@ async def read(
         target = await finder.target(ref)
     if (pod := target.pod) is None:
         return
-    main = main_status(pod)
-    if main is not None and main.restart_count and main.state.running and query.tail is None:
-        async with aclosing(_run(cluster, pod, query, previous=True)) as earlier:
-            async for items in earlier:
+    container = target.container or _spoken_for(pod)
+    status = status_of(pod, container)
+    earlier = status is not None and status.restart_count and status.state.running and query.tail is None
+    if earlier or query.previous:
+        async with aclosing(_run(cluster, pod, container, query, previous=True)) as before:
+            async for items in before:
                 yield items
+        if query.previous:
+            return
         yield [LogGap(0, _RESTARTED)]
-    async with aclosing(_run(cluster, pod, query)) as batches:
+    async with aclosing(_run(cluster, pod, container, query)) as batches:
         async for items in batches:
             yield items
 
@@ -56,9 +60,14 @@ async def read(
 def _not_started(finder: Finder, target: Target) -> bool:
     if target.pod is None:
         return finder.inventory.of(target).status in (Status.CREATED, Status.STARTING)
-    main = main_status(target.pod)
-    started = main is not None and (main.state.running or main.state.terminated or main.last_state.terminated)
-    return not started and _waiting_init(target.pod) is None
+    status = status_of(target.pod, target.container or _spoken_for(target.pod))
+    return status is None or not (status.state.running or status.state.terminated or status.last_state.terminated)
+
+
+def _spoken_for(pod: Pod) -> str:
+    """The container whose log is shown if none is chosen."""
+    main = main_container(pod)
+    return _waiting_init(pod) or (main.name if main else "")
 
 
 def _waiting_init(pod: Pod) -> str | None:
@@ -71,10 +80,8 @@ def _waiting_init(pod: Pod) -> str | None:
 
 
 async def _run(
-    cluster: Cluster, pod: Pod, query: LogQuery, *, previous: bool = False
+    cluster: Cluster, pod: Pod, container: str, query: LogQuery, *, previous: bool = False
 ) -> AsyncGenerator[list[LogItem], None]:
-    main = main_container(pod)
-    container = _waiting_init(pod) or (main.name if main else "")
     path = await cluster.core("pods", pod.metadata.name, namespace=pod.metadata.namespace, sub="log")
     request = f"get pods/log {pod.metadata.namespace}/{pod.metadata.name}"
     lines = _Lines(query)

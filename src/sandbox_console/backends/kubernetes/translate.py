@@ -9,8 +9,10 @@ from msgspec import structs
 
 from sandbox_console.backends.common.installation import ANOTHER
 from sandbox_console.backends.kubernetes import annotations as own
-from sandbox_console.backends.kubernetes.causes import Judged, judge, main_container, seconds
-from sandbox_console.backends.kubernetes.objects import Box, Meta, Pod, PodSpec
+from sandbox_console.backends.kubernetes.causes import Judged, containers_of, judge, main_container, seconds
+from sandbox_console.backends.kubernetes.claims import EXTENSIONS, KIND, TEMPLATE_REF, Claim
+from sandbox_console.backends.kubernetes.objects import GROUP, Box, Meta, Pod, PodSpec
+from sandbox_console.backends.kubernetes.quantities import mib, number
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -18,18 +20,35 @@ from sandbox_console.model.spec import SandboxSpec
 BACKEND = "kubernetes"
 SUSPENDED = "suspended: its Pod is deleted, and what was written outside of volumes with it"
 _EXPIRED = "expired: its shutdownTime has passed"
-_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
-          "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}  # fmt: skip
-"""The units of a quantity of Kubernetes, such as ``500m`` CPUs or ``64Mi`` of memory."""
-_MIB = 2**20
+_CLAIM_EXPIRED = "expired: its Claim's time is over"
 
 
-def of_box(host: str, box: Box, pod: Pod | None, ours: str) -> Sandbox:
-    """A Sandbox with its Pod. ``ours`` is the id of this installation."""
+def of_box(host: str, box: Box, pod: Pod | None, ours: str, claim: Claim | None = None) -> Sandbox:
+    """A Sandbox with its Pod, under the name of its Claim if it has one. ``ours`` is the id of this installation."""
     judged = _judge_box(box, pod)
     shown = pod.spec if pod is not None else box.spec.pod_template.spec
-    facts = (*_box_facts(box), *_facts(shown, pod))
-    return _sandbox(host, box.metadata, judged, shown, facts, ours, "agent-sandbox")
+    facts = (*_box_facts(box, claim), *_image(box, claim, shown), *_facts(shown, pod))
+    maker = next((f"{one.kind} {one.name}" for one in box.metadata.owner_references or ()), "agent-sandbox")
+    meta = box.metadata
+    if claim is not None:
+        notes = (meta.annotations or {}) | (claim.metadata.annotations or {})
+        meta = structs.replace(meta, name=claim.metadata.name, annotations=notes)
+    return _sandbox(host, meta, judged, shown, facts, ours, maker)
+
+
+def of_claim(host: str, claim: Claim, ours: str) -> Sandbox:
+    """A Claim that is not bound to a Sandbox yet."""
+    ready = claim.ready
+    reason = f"{ready.reason}: {(ready.message or '')[:300]}"
+    judged = Judged(Status.STARTING, "its Claim is not bound to a Sandbox yet")
+    if ready.reason == "ClaimExpired":
+        judged = Judged(Status.EXITED, _CLAIM_EXPIRED, Exit(reason="expired"))
+    elif claim.broken:
+        judged = Judged(Status.FAILED, reason)
+    if claim.metadata.deletion_timestamp is not None:
+        judged = Judged(Status.STOPPING, "it is being deleted")
+    facts = (Fact("kind", KIND, note=EXTENSIONS), Fact("pool", claim.spec.warm_pool_ref.name, note="its WarmPool"))
+    return _sandbox(host, claim.metadata, judged, PodSpec(), facts, ours, "agent-sandbox")
 
 
 def of_pod(host: str, pod: Pod, ours: str) -> Sandbox:
@@ -107,24 +126,40 @@ def _ready(box: Box) -> tuple[str, str]:
     return "", ""
 
 
-def _box_facts(box: Box) -> Iterator[Fact]:
-    yield Fact("kind", "Sandbox", note="agents.x-k8s.io")
+def _box_facts(box: Box, claim: Claim | None) -> Iterator[Fact]:
+    yield Fact("kind", "Sandbox", note=f"{box.metadata.name}, {GROUP}" if claim is not None else GROUP)
+    if claim is not None:
+        yield Fact("claim", claim.metadata.name, note=f"of the WarmPool {claim.spec.warm_pool_ref.name}")
+    for owner in box.metadata.owner_references or ():
+        if owner.kind == "SandboxWarmPool":
+            yield Fact("pool", owner.name, note="no Claim has taken it yet")
+    if template := (box.metadata.annotations or {}).get(TEMPLATE_REF):
+        yield Fact("template", template, note="its SandboxTemplate")
     yield Fact("operatingMode", box.spec.operating_mode, note="stop suspends it, start resumes it")
     if box.spec.shutdown_time:
         yield Fact("shutdownTime", box.spec.shutdown_time, note="the cluster's controller deletes its Pod then")
 
 
+def _image(box: Box, claim: Claim | None, spec: PodSpec) -> Iterator[Fact]:
+    """The image where the spec names a Template or a WarmPool in its place."""
+    if spec.containers and (claim is not None or TEMPLATE_REF in (box.metadata.annotations or {})):
+        yield Fact("image", spec.containers[0].image, note="of the Template")
+
+
 def _facts(spec: PodSpec, pod: Pod | None) -> Iterator[Fact]:
     main = main_container(pod) if pod is not None else next(iter(spec.containers), None)
     limits = (main.resources.limits if main and main.resources else None) or {}
-    cpus, memory = _number(limits.get("cpu", "")), _mib(limits.get("memory", ""))
+    cpus, memory = number(limits.get("cpu", "")), mib(limits.get("memory", ""))
     yield Fact("cpus", f"{cpus:g}" if cpus is not None else "", note="" if cpus is not None else "no limit")
     yield Fact("memory_mib", f"{memory:g}" if memory is not None else "", note="" if memory is not None else "no limit")
     if spec.runtime_class_name:
         yield Fact("runtime", spec.runtime_class_name, note="its RuntimeClass")
-    if len(spec.containers) > 1:
-        names = ", ".join(one.name for one in spec.containers)
-        yield Fact("containers", names, note=f"logs and commands are those of {main.name if main else ''}")
+    if len(every := containers_of(spec)) > 1:
+        first = [one.name for one in spec.init_containers or ()]
+        note = f"logs and commands are those of {main.name if main else ''}"
+        note += f"; {', '.join(first)} {'is' if len(first) == 1 else 'are'} for the start" if first else ""
+        names = sorted((one.name for one in every), key=lambda name: main is None or name != main.name)
+        yield Fact("containers", ", ".join(names), note=note)
     if spec.node_name:
         yield Fact("node", spec.node_name)
     if pod is not None:
@@ -139,20 +174,3 @@ def _spec(notes: Mapping[str, str], name: str) -> SandboxSpec | None:
         return structs.replace(SandboxSpec.from_dict(json.loads(notes[own.SPEC])), name=name)
     except (KeyError, ValueError, AttributeError, TypeError, RecursionError, InvalidSpec):
         return None
-
-
-def _number(text: str | float) -> float | None:
-    """A quantity as a number; None if it is none."""
-    if isinstance(text, (int, float)):
-        return float(text)
-    unit = next((unit for unit in (text[-2:], text[-1:]) if unit in _UNITS), "")
-    try:
-        return float(text.removesuffix(unit)) * _UNITS.get(unit, 1)
-    except ValueError:
-        return None
-
-
-def _mib(text: str | float) -> float | None:
-    """A quantity of bytes in MiB."""
-    found = _number(text)
-    return None if found is None else found / _MIB

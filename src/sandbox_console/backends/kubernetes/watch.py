@@ -14,7 +14,7 @@ from contextlib import aclosing
 import msgspec
 
 from sandbox_console.backends.common.backoff import Backoff
-from sandbox_console.backends.kubernetes import lists, objects
+from sandbox_console.backends.kubernetes import claims, lists, objects
 from sandbox_console.backends.kubernetes.cluster import Cluster
 from sandbox_console.backends.kubernetes.failures import Gone
 from sandbox_console.backends.kubernetes.inventory import Inventory, Source
@@ -46,7 +46,7 @@ async def watch(
         backoff.begin()
         try:
             found = await lists.read(cluster)
-            inventory.replace(found.boxes, found.tracked, found.selected)
+            inventory.replace(found.boxes, found.tracked, found.selected, found.claims)
             reported = await health()
             yield HealthChanged(reported)
             yield Listed(reported.backend, reported.host, tuple(inventory.rows()))
@@ -147,8 +147,10 @@ def _taken(inventory: Inventory, source: Source, event: objects.Event) -> list[s
     if event.type == "DELETED":
         return [inventory.drop(source, objects.bare(event.object).uid)]
     if source == "boxes":
-        return [inventory.put_box(objects.box(event.object))]
+        return inventory.put_box(objects.box(event.object))
     try:
+        if source == "claims":
+            return [inventory.put_claim(claims.claim(event.object))]
         return [inventory.put_pod(source, objects.pod(event.object))]
     except msgspec.DecodeError:
         return []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sandbox_console.backends.common.messages import ONE_CONTAINER
 from sandbox_console.model.capability import Capabilities, Capability
 
 _MISSING = {
+    **ONE_CONTAINER,
     Capability.READ_ONLY_ROOT: "a microVM's root is its own disk, which the runtime always mounts to be written",
     Capability.RUNTIME: "there is one runtime: a microVM",
     Capability.SYSTEM_CALLS: "a guest has a kernel of its own, which filters none of its calls",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sandbox_console.backends.common.messages import ONE_CONTAINER
 from sandbox_console.model.capability import Capabilities, Capability
 
 _NO_NETWORK = (
@@ -47,6 +48,8 @@ _NEVER = {
     Capability.EVENTS: "the server keeps no history",
     Capability.COMMIT: "the protocol makes no images",
     Capability.IMAGES: "the protocol lists no images",
+    Capability.IMAGES_CHANGE: "the protocol lists no images",
+    **ONE_CONTAINER,
     Capability.IMAGE_FILES: "the protocol lists no images",
     Capability.SNAPSHOT: "the protocol has no snapshots",
     Capability.FORK: "the protocol has no forks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sandbox_console.backends.common.messages import ONE_CONTAINER
 from sandbox_console.model.capability import Capabilities, Capability
 
 _RULES = "its egress container could not be had to prove it; a sandbox without egress has a policy that denies all"
@@ -39,6 +40,8 @@ _NEVER = {
     Capability.EVENTS: "the server gives events as text",
     Capability.COMMIT: "the API makes snapshots, not images",
     Capability.IMAGES: "the API lists no images",
+    Capability.IMAGES_CHANGE: "the API lists no images",
+    **ONE_CONTAINER,
     Capability.IMAGE_FILES: "the API lists no images",
     Capability.SNAPSHOT: "the console does not take the server's snapshots yet",
     Capability.FORK: "the API has no forks",

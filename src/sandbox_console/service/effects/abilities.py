@@ -101,7 +101,7 @@ async def on_host(action: HostAction, permit: Permit, call: Call) -> ActionResul
     """The effect of an action on a backend's images and snapshots."""
     if isinstance(action, RestoreSnapshot | RemoveSnapshot):
         return await _snapshots(action, permit, call)
-    capability = Capability.IMAGE_FILES if isinstance(action, LoadImage | SaveImage) else Capability.IMAGES
+    capability = Capability.IMAGE_FILES if isinstance(action, LoadImage | SaveImage) else Capability.IMAGES_CHANGE
     images = able(call.backend, Images, capability)
     details: dict[str, Any] = {}
     match action:

@@ -16,6 +16,7 @@ from sandbox_console.model.action import (
     Forward,
     OpenShell,
     Update,
+    ref_of,
 )
 from sandbox_console.model.drift import drifted
 from sandbox_console.model.egress import EgressRule
@@ -41,6 +42,8 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
     body: dict[str, Any] = {"origin": origin()}
     if target is not None:
         body["name"] = target.name
+    if (ref := ref_of(action)) is not None and ref.container:
+        body["container"] = ref.container
     match action:
         case Create(spec=spec):
             body["spec"] = _spec(spec)

@@ -119,7 +119,7 @@ class Inspection:
 
     async def prunable_images(self, backend: str, host: str, *, unused: bool) -> Prunable:
         """What a prune would remove."""
-        return await (await self._on(backend, host, Images, Capability.IMAGES)).prunable_images(unused)
+        return await (await self._on(backend, host, Images, Capability.IMAGES_CHANGE)).prunable_images(unused)
 
     async def snapshots(self, backend: str, host: str) -> Sequence[Snapshot]:
         """The snapshots that a backend has. They tell no labels, so who sees only some sandboxes sees none of them."""

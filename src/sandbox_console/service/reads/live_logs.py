@@ -31,7 +31,7 @@ class LiveLogs:
             name = sandbox.name
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
         masks = _Masks(self._vault.redactor)
-        keeper = self._retained.keeper(ref, name) if self._retained is not None and query.follow else None
+        keeper = self._retained.keeper(ref, name) if self._retained is not None and _kept(ref, query) else None
         async for batch in backend.logs(ref, query):
             shown = masks.over(batch)
             if keeper is not None:
@@ -43,6 +43,11 @@ class LiveLogs:
             await keeper.end()
         if rest:
             yield rest
+
+
+def _kept(ref: SandboxRef, query: LogQuery) -> bool:
+    """Whether it is the log that is kept: that of the main container, as it comes."""
+    return query.follow and not query.previous and not ref.container
 
 
 class _Masks:

@@ -17,7 +17,7 @@ _NAME = "sandbox-console-conformance:made"
 
 class Images(Checks):
     async def test_the_image_of_a_sandbox_is_there_and_in_use(self, rig: Rig) -> None:
-        backend = rig.ability(abilities.Images, Capability.IMAGES)
+        backend = rig.ability(abilities.Images, Capability.IMAGES_CHANGE)
         found = await rig.look(await rig.make(start=False))
         [image] = [one for one in await backend.images() if found.image in one.names or one.id == found.image]
         assert image.used_by is None or image.used_by >= 1
@@ -25,7 +25,7 @@ class Images(Checks):
 
     async def test_a_commit_is_an_image_without_secrets(self, rig: Rig) -> None:
         backend = rig.ability(abilities.Committing, Capability.COMMIT)
-        images = rig.ability(abilities.Images, Capability.IMAGES)
+        images = rig.ability(abilities.Images, Capability.IMAGES_CHANGE)
         files = rig.ability(abilities.Files, Capability.COPY)
         secret = ResolvedSecret("TOKEN", "hunter2-of-the-commit")
         secrets = (secret,) if rig.backend.capabilities().has(Capability.SECRET_ENV) else ()
@@ -44,7 +44,7 @@ class Images(Checks):
 
     async def test_an_image_goes_out_and_comes_back(self, rig: Rig) -> None:
         rig.needs(Capability.IMAGE_FILES, Capability.COMMIT)
-        backend = rig.ability(abilities.Images, Capability.IMAGES)
+        backend = rig.ability(abilities.Images, Capability.IMAGES_CHANGE)
         maker = rig.ability(abilities.Committing, Capability.COMMIT)
         await maker.commit(await rig.permit("commit"), await rig.make(), _NAME)
         saved = b"".join([chunk async for chunk in backend.save_image(await rig.permit("save-image"), _NAME)])
@@ -55,12 +55,12 @@ class Images(Checks):
         await backend.remove_image(await rig.permit("remove-image"), _NAME, False)
 
     async def test_an_unknown_image_is_not_found(self, rig: Rig) -> None:
-        backend = rig.ability(abilities.Images, Capability.IMAGES)
+        backend = rig.ability(abilities.Images, Capability.IMAGES_CHANGE)
         with pytest.raises(NotFound):
             await backend.remove_image(await rig.permit("remove-image"), "no-such-image:ever", False)
 
     async def test_looking_what_a_prune_would_remove_removes_nothing(self, rig: Rig) -> None:
-        backend = rig.ability(abilities.Images, Capability.IMAGES)
+        backend = rig.ability(abilities.Images, Capability.IMAGES_CHANGE)
         used = (await rig.look(await rig.make(start=False))).image
         before = {one.id for one in await backend.images()}
         free = await backend.prunable_images(True)

@@ -12,9 +12,11 @@ from textual.content import Content
 from textual.widgets import ContentSwitcher, Static
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.static_text import set_text
+from sandbox_console.tui.detail.containers import ChosenContainers
 from sandbox_console.tui.detail.exit_reason import WhyBar
 from sandbox_console.tui.detail.lazy_tabs import make_pane
 from sandbox_console.tui.detail.tab_bar import TABS, TabBar
@@ -35,6 +37,10 @@ from sandbox_console.tui.text.port_text import openings
 
 if TYPE_CHECKING:
     from sandbox_console.tui.detail.lazy_tabs import Pane
+
+
+_INSIDE = ("files", "stats")
+"""The tabs that show one of several containers, beside those of logs and shells."""
 
 
 class Detail(Vertical):
@@ -58,6 +64,7 @@ class Detail(Vertical):
         self.going_in = False
         """Whether the tab gets the focus as soon as it is mounted."""
         self._panes: dict[str, Pane] = {}
+        self._containers = ChosenContainers()
 
     def compose(self) -> ComposeResult:
         yield Static(id="identity")
@@ -101,7 +108,17 @@ class Detail(Vertical):
 
     def _identity(self) -> Content:
         forwards = self._state.forwards.get(self._sandbox.ref, ()) if self._sandbox else ()
-        return identity(self._sandbox, self.size.width - 2, forwards)
+        container = self._containers.of(self._sandbox) if self._sandbox else ""
+        return identity(self._sandbox, self.size.width - 2, forwards, container)
+
+    def within(self, sandbox: Sandbox) -> Sandbox:
+        """Return a sandbox whose ref names the container that was chosen of it."""
+        return self._containers.within(sandbox)
+
+    def use(self, sandbox: Sandbox, container: str) -> None:
+        """Show the log, the shell and the files of a container."""
+        self._containers.choose(sandbox, container)
+        self.show(self._sandbox, self._state, on_screen=self._on_screen)
 
     def pick(self, tab: str) -> None:
         """Open another tab."""
@@ -147,23 +164,24 @@ class Detail(Vertical):
             return self._on_screen and self.tab == tab
 
         logs = self.query_one(LogsPane)
-        logs.show(self._sandbox, active=active("logs"))
+        inside = self.within(self._sandbox) if self._sandbox is not None else None
+        logs.show(inside, active=active("logs"))
         logs.renew(self._state.sandboxes)
         logs.note_live(self._is_there)  # afterwards, as the sandbox that is left may be gone itself
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
         for tab, pane in self._panes.items():
             if pane.is_mounted:
-                pane.show(TabState(self._sandbox, active(tab), version))
+                pane.show(TabState(inside if tab in _INSIDE else self._sandbox, active(tab), version))
             elif active(tab):
                 pane.call_later(self._refresh_tab)
         bar = self.query_one(WhyBar)
         bar.set_class(self.tab == "stats", "-whole")  # the graphs can scroll, but the bar cannot
         bar.show(self._sandbox if self._on_screen else None, version)
         if active("shell"):
-            self.shells.show(self._sandbox)
+            self.shells.show(inside)
 
     def _is_there(self, ref: SandboxRef) -> bool:
-        return ref in self._state.sandboxes or self._state.connecting
+        return ref.whole in self._state.sandboxes or self._state.connecting
 
     def on_tab_bar_picked(self, event: TabBar.Picked) -> None:
         event.stop()
@@ -171,12 +189,13 @@ class Detail(Vertical):
         self.focus_soon()
 
 
-def identity(sandbox: Sandbox | None, width: int, forwards: Sequence[str] = ()) -> Content:
-    """Return the name, state, exit, ports and forwards on the left, and the id and place on the right."""
+def identity(sandbox: Sandbox | None, width: int, forwards: Sequence[str] = (), container: str = "") -> Content:
+    """Return the name, container, state, exit, ports and forwards on the left, and the id and place on the right."""
     if sandbox is None:
         return Content("No sandbox is selected.")
     glyph, style = STATUS[sandbox.status]
-    left = [(shown_name(sandbox), "bold $primary"), ("  ", ""), (f"{glyph} {sandbox.status}", STYLES[style])]
+    inside = [("  ▸ ", "$dim"), (clean(container, cap=63), "$primary")] if container else []
+    left = [(shown_name(sandbox), "bold $primary"), *inside, ("  ", ""), (f"{glyph} {sandbox.status}", STYLES[style])]
     if reason := status_reason(sandbox):
         left += [("  ", ""), (reason, STYLES[status_reason_style(sandbox)])]
     if sandbox.status.live and (ports := openings(sandbox)):

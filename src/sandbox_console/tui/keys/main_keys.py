@@ -50,6 +50,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("shells", "dollar_sign", "shells", "All shells, splits"),
     _key("kept-shells", "tilde", "app.kept_shells", "Kept shells"),
     _key("recordings", "quotation_mark", "recordings", "Recordings"),
+    _key("container", "underscore", "container", "Choose a container"),
     _key("copy-mode", "left_curly_bracket", "copy_mode", "Copy mode, search"),
     _key("spec", "y,d", "tab('spec')", "Spec"),
     _key("egress", "o", "tab('egress')", "Egress"),

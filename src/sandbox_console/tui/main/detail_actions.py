@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from sandbox_console.model.text import clean
+from sandbox_console.tui.detail.containers import containers_of
+from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.main.main_base import MainBase
 from sandbox_console.tui.state.messages import ShellsRequested
+from sandbox_console.tui.text.formatting import shown_name
+
+_MAIN = "the main one"
 
 
 class DetailActions(MainBase):
@@ -89,7 +95,24 @@ class DetailActions(MainBase):
         self.detail.pick("shell")
         self._make_room()
         self.show_detail()
-        self.call_after_refresh(self.detail.shells.enter, self.selected)
+        self.call_after_refresh(self.detail.shells.enter, self.detail.within(self.selected))
+
+    def action_container(self) -> None:
+        """Choose the container whose log, shell and files the tabs show."""
+        if not self.need_one() or self.selected is None:
+            return
+        names = containers_of(self.selected)
+        if len(names) < 2:
+            self.notify(f"{shown_name(self.selected)} has one container.", severity="warning")
+            return
+        main = names[0]
+        lines = [Choice(name, clean(name, cap=60), "", detail=_MAIN if name == main else "") for name in names]
+        self.app.push_screen(MenuScreen(f"Containers of {shown_name(self.selected)}", lines), self._use_container)
+
+    def _use_container(self, name: str | None) -> None:
+        if name and self.selected is not None:
+            self.detail.use(self.selected, name)
+            self.open_detail()
 
     def action_shells(self) -> None:
         """Show every shell on one page. Opens one in each marked sandbox, or in the selected one if none is open."""
@@ -107,7 +130,7 @@ class DetailActions(MainBase):
             self.detail.pick("shell")
             self._make_room()
             self.show_detail()
-            self.call_after_refresh(self.detail.shells.copy_mode, self.selected)
+            self.call_after_refresh(self.detail.shells.copy_mode, self.detail.within(self.selected))
 
     def action_side(self) -> None:
         """Move the detail beside the list, or below it."""

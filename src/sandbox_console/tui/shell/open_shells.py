@@ -119,7 +119,7 @@ class OpenShells:
         shell.link = ShellLink(
             session, emulator, lambda end, problem: self._ended(shell, end, problem), lambda: self._notify(shell)
         )
-        self._publish(ShellOpened(ref))
+        self._publish(ShellOpened(ref.whole))
         self.redraw()
 
     def reopen(self, shell: Shell) -> None:
@@ -193,7 +193,7 @@ class OpenShells:
     def _ended(self, shell: Shell, end: Exit | None, problem: str) -> None:
         shell.reason = problem or exit_words(end) or "ended"
         if not any(one.is_open and one.sandbox.ref == shell.sandbox.ref for one in self._shells.values()):
-            self._publish(ShellClosed(shell.sandbox.ref))
+            self._publish(ShellClosed(shell.sandbox.ref.whole))
         self.check_broadcast()
         self.redraw()
 
