@@ -135,7 +135,7 @@ def _postgres() -> str:
 
 
 def _shell_tools() -> str:
-    needed = ("sqlite3", "basenc", "openssl", "zstd", "jq", "zsh", "fish")
+    needed = ("sqlite3", "basenc", "openssl", "zstd", "jq", "zsh", "fish", "rsync")
     missing = [program for program in needed if not shutil.which(program)]
     return f"not installed: {', '.join(missing)}" if missing else ""
 
