@@ -159,6 +159,14 @@ class Console(FleetReads):
             await refuse_files(self.audit_log)
         return await self._shares.ground()
 
+    async def passing_ground(self) -> GuestFolders:
+        """The same for files that are only on their way between a browser and a sandbox: they belong to the person.
+
+        Where they are on this machine is not the person's choice, so no role is needed. The transfer itself is an
+        action, which roles and labels decide.
+        """
+        return await self._shares.ground()
+
     def _mask_again(self) -> None:
         """Publish again what has been shown of sandboxes and contains a value that was not known then."""
         for sandbox in list(self.hub.sandboxes.values()):
