@@ -150,6 +150,42 @@ async def test_two_people_see_what_is_theirs_and_the_viewer_changes_nothing(
     assert {row["actor"].partition(".")[0] for row in done if row["action"] in VERBS.values()} == {"browser:ada"}
 
 
+async def test_an_operator_moves_files_and_a_viewer_saves_only_logs(
+    two: tuple[Page, Page], server: Served, home: Path, tmp_path: Path
+) -> None:
+    ada, eve = two
+    (sent := tmp_path / "sent.txt").write_text("of ada")
+    for page, name in ((ada, "ada"), (eve, "eve")):
+        await enter(page, server, name)
+        await sees(page, "of-search")
+    for page in two:
+        await page.click("#upload")
+        await page.set_input_files("#files", str(sent))
+    await sees(ada, "Upload into of-search")
+    await ada.wait_for_function("document.activeElement.classList.contains('xterm-helper-textarea')")
+    await ada.keyboard.press("Enter")
+    await sees(ada, "sent.txt is in /tmp")
+    await eve.wait_for_function("document.querySelector('#sent').innerText.includes('You are a viewer')")
+    await eve.click("#uploading button")
+    assert cli(home, "exec", "of-search", "--", "cat", "/tmp/sent.txt") == "of ada"
+    await ada.keyboard.press("6")
+    await sees(ada, "download")
+    await ada.keyboard.press("P")
+    await sees(ada, "Go to")
+    await ada.keyboard.press("End")
+    await ada.keyboard.type("tmp")
+    await ada.keyboard.press("Enter")
+    await sees(ada, "sent.txt")
+    async with ada.expect_download() as coming:
+        await ada.keyboard.press("Shift+D")
+    assert Path(await (await coming.value).path()).read_text() == "of ada"
+    await eve.keyboard.press("l")
+    await sees(eve, "hello of")
+    async with eve.expect_download() as coming:
+        await eve.keyboard.press("Control+s")
+    assert "hello of" in Path(await (await coming.value).path()).read_text()
+
+
 async def test_a_label_that_changes_under_an_open_view_takes_it_away(
     two: tuple[Page, Page], server: Served, home: Path
 ) -> None:

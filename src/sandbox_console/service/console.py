@@ -162,6 +162,14 @@ class Console(FleetReads):
             await refuse_files(self.audit_log)
         return await self._shares.ground()
 
+    async def passing_ground(self) -> GuestFolders:
+        """Like `ground`, for files that are only on their way between a browser and a sandbox: they belong to the person.
+
+        Where they are on this machine is not the person's choice, so no role is needed. The transfer itself is an
+        action, which roles and labels decide.
+        """
+        return await self._shares.ground()
+
     def watch(self) -> Subscription:
         """Subscribe to everything that changes, beginning with the current state. Close it when done."""
         self.denials.start()

@@ -23,6 +23,7 @@ from sandbox_console.tui.dialogs.text_screen import TooSmallScreen
 from sandbox_console.tui.form.form_draft import DraftFile, without_secrets
 from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.form.kept_form import _whose
 
 __all__ = ["cli"]
 
@@ -232,3 +233,10 @@ def test_a_killed_console_loses_no_key(cli: Cli, signum: signal.Signals) -> None
         terminal.type(b"n")
         terminal.until(b"Restored your unsaved changes")
         terminal.until(b"web-1")
+
+
+def test_a_draft_is_a_persons_in_every_session_and_nobody_elses() -> None:
+    actors = ("browser:ada.1a@::1", "browser:bob.1a@::1", "browser:1a@::1", "root@host")
+    assert len({_whose(actor) for actor in actors}) == len(actors)
+    assert _whose("browser:ada.1a@::1") == _whose("browser:ada.2b@10.0.0.7")
+    assert _whose("browser:1a@::1") == _whose("browser:2b@::1")

@@ -48,7 +48,7 @@ async def _put(app: BaseApp, sandbox: Sandbox, path: Path, folder: str) -> None:
     if consent is None:
         return
     try:
-        left = await upload(app.service, sandbox.ref, path, folder, consent, lambda _: None)
+        left = await upload(app.service, sandbox.ref, path, folder, consent, lambda _: None, passing=True)
     except (ConsoleError, OSError) as error:
         app.notify(failure_text(error), title=title, severity="error", timeout=15)
     else:

@@ -26,13 +26,15 @@ Progress = Callable[[int], None]
 
 
 async def download(
-    console: Console, ref: SandboxRef, path: str, target: Path, consent: Consent, progress: Progress
-) -> Sequence[str]:
+    console: Console, ref: SandboxRef, path: str, target: Path, consent: Consent, progress: Progress,
+    *, passing: bool = False,
+) -> Sequence[str]:  # fmt: skip
     """Download the guest's ``path`` to ``target``, which must not exist. Raises ConsoleError, OSError.
 
-    It appears when it is complete, by the rules of ``hostfs.tar_unpack``. Returns what was left out, and why.
+    With ``passing``, ``target`` is only a stop on the way to a browser. It appears when it is complete, by the rules
+    of ``hostfs.tar_unpack``. Returns what was left out, and why.
     """
-    guest_folders, left = await console.ground(), list[str]()
+    guest_folders, left = await _ground(console, passing=passing), list[str]()
     await asyncio.to_thread(_new_place, target, guest_folders)
     unpacker, count = (
         Unpacker(lambda _: _new_place(target, guest_folders, keep=True), left.append, guest_folders, path),
@@ -51,6 +53,10 @@ async def download(
     finally:
         await run_to_completion(unpacker.abandon())
     return list(map(await console.inside.mask(ref), left)) if left else left
+
+
+async def _ground(console: Console, *, passing: bool) -> GuestFolders:
+    return await (console.passing_ground() if passing else console.ground())
 
 
 def _new_place(target: Path, guest_folders: GuestFolders, *, keep: bool = False) -> Location:
@@ -99,14 +105,16 @@ def _first_file(archive: bytes, limit: int) -> tuple[bytes, bool]:
 
 
 async def upload(
-    console: Console, ref: SandboxRef, source: Path, folder: str, consent: Consent, progress: Progress
-) -> Sequence[str]:
+    console: Console, ref: SandboxRef, source: Path, folder: str, consent: Consent, progress: Progress,
+    *, passing: bool = False,
+) -> Sequence[str]:  # fmt: skip
     """Upload a file or folder of this machine to the guest's ``folder``. Raises ConsoleError, OSError.
 
-    Links stay links. Owners and devices are not transferred. Returns what was left out, and why.
+    With ``passing``, a browser has sent ``source``. Links stay links. Owners and devices are not transferred. Returns
+    what was left out, and why.
     """
     left = list[str]()
-    order = PackOptions(await console.ground(), left.append)
+    order = PackOptions(await _ground(console, passing=passing), left.append)
     try:
         found = await asyncio.to_thread(find, source, order.ground, follow=False)
     except FileNotFoundError:

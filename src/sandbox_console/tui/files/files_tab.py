@@ -270,7 +270,8 @@ class FilesPane(Vertical):
         with private_folder() as folder:
             target = folder / local_name(posixpath.basename(path))
             try:
-                left = await download(self._service, sandbox.ref, path, target, consent, self._progress("read"))
+                progress = self._progress("read")
+                left = await download(self._service, sandbox.ref, path, target, consent, progress, passing=True)
                 name = await send_path(self.app, target)
             except (ConsoleError, OSError) as error:
                 self._note(f"✕ {failure_text(error)}")

@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, find_paths
+from sandbox_console.service.reads.visible_records import person_of
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen, LeaveScreen
@@ -39,7 +40,7 @@ class FormWithDraft(Screen[None]):
         self._service = console
         self._sandbox = sandbox
         refs = sorted(str(one.ref) for one in (*several, *([sandbox] if sandbox else [])))
-        about = "\0".join([console.audit_log.actor, *(refs or [""])])
+        about = "\0".join([_whose(console.audit_log.actor), *(refs or [""])])
         self._file = DraftFile(find_paths().state / "drafts", about)
         self.draft = begin or self._file.take() or Draft({})
         self._learned = self._warned = False
@@ -116,3 +117,10 @@ class FormWithDraft(Screen[None]):
             self.drop_draft()
         if discard is not False:
             self.dismiss()
+
+
+def _whose(actor: str) -> str:
+    """Whose drafts an actor finds: a person's in every session, as each session of the page is another actor."""
+    if person := person_of(actor):
+        return f"person {person}"
+    return "page" if actor.startswith("browser:") else actor  # with the server's own token
