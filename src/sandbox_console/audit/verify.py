@@ -59,8 +59,10 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     _against_gap(anchors.last() if signed and public is None else None, found)
     _against_cursor(shipped, found)
     walk_reserve(log, found)
-    waiting, unread = urgent_rows.waiting_in(layout.sessions)
-    found.warnings += [f"urgent rows cannot be read in {layout.sessions.name}/{one}" for one in unread]
+    waiting, unread, missing = urgent_rows.waiting_in(layout.sessions)
+    found.warnings += unread
+    for gone in missing:
+        found.fail(gone)
     if waiting:
         found.warnings.append(
             f"{waiting} urgent rows wait in {layout.sessions.name}/ until a console has the log's lock"
