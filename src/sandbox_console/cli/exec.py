@@ -77,7 +77,7 @@ def _request(context: Context) -> Exec:
     if timeout is not None and timeout <= 0:
         raise UsageError(f"--timeout: {args.timeout} is not above 0", hint="as in 90s, 15m, 2h")
     env = pairs(args.env, "env")
-    return Exec(SandboxRef("", "", ""), tuple(args.command), env, args.workdir, args.user, timeout)
+    return Exec(SandboxRef("", "", ""), tuple(args.command), env, args.workdir, args.user, timeout, record=args.record)
 
 
 async def result_of(operation: Operation, output: Output) -> ActionResult:

@@ -16,12 +16,14 @@ from pathlib import Path
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.exec import say_without
 from sandbox_console.cli.lookup import find
+from sandbox_console.cli.spec_options import pairs
 from sandbox_console.cli.terminal_filter import ScreenFilter
 from sandbox_console.crash_guard import guard
 from sandbox_console.errors import BackendError, ConsoleError, UsageError
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.kept_shell import shell_name_problem
 from sandbox_console.service import DETACHED, Console, ShellSession, open_console
+from sandbox_console.service.sessions.brought_shell import with_busybox
 
 _CHUNK = 64 * 1024
 _READS_MOST = 64
@@ -45,6 +47,8 @@ async def shell(context: Context) -> int:
             return await attach_to(context, console, args.attach, fd)
         if args.name is None:
             raise UsageError("a NAME is needed, or --attach with that of a kept shell")
+        if args.busybox and args.shell:
+            raise UsageError("--busybox brings the shell, so there is no --shell to name")
         if args.as_ and (problem := shell_name_problem(args.as_)):
             raise UsageError(f"--as: {args.as_!r} cannot be a shell's name: {problem}")
         found = await find(context, console, args.name, changing=True)
@@ -52,9 +56,13 @@ async def shell(context: Context) -> int:
         term = os.environ.get("TERM") or "xterm-256color"
         keep = True if args.as_ else args.keep
         request = OpenShell(
-            found.ref, args.shell, args.user, cols, rows, term, record=args.record, keep=keep, name=args.as_ or ""
-        )
-        session = await console.shell(request, consent=context.consent(found.ref.id))
+            found.ref, args.shell, args.user, cols, rows, term, record=args.record, keep=keep, name=args.as_ or "",
+            workdir=args.workdir, env=pairs(args.env, "env"),
+        )  # fmt: skip
+        consent = context.consent(found.ref.id)
+        if args.busybox:
+            request = await with_busybox(console, request, consent)
+        session = await console.shell(request, consent=consent)
         say_without(context, session.without)
         return await enter(context, session, fd)
 
@@ -68,8 +76,8 @@ def terminal_of(context: Context) -> int:
 
 
 def _refuse_beside_attach(args: argparse.Namespace) -> None:
-    for name in ("name", "shell", "user", "record", "keep", "as_"):
-        if getattr(args, name) not in (None, False):
+    for name in ("name", "shell", "busybox", "user", "workdir", "env", "record", "keep", "as_"):
+        if getattr(args, name) not in (None, False, []):
             option = "NAME" if name == "name" else f"--{name.strip('_')}"
             raise UsageError(f"--attach cannot be used with {option}", hint="the shell is open already")
 

@@ -93,7 +93,8 @@ class Update(Struct, frozen=True):
 class Exec(Struct, frozen=True):
     """Run a command beside the main process. ``timeout_s`` ends its whole process tree.
 
-    With a ``mark``, the command is ended with what it started if the console that runs it is killed.
+    With a ``mark``, the command is ended with what it started if the console that runs it is killed. With ``record`` it
+    must be recorded, or it is not run.
     """
 
     verb: ClassVar[str] = "exec"
@@ -104,6 +105,7 @@ class Exec(Struct, frozen=True):
     user: str | None = None
     timeout_s: float | None = None
     mark: str = ""
+    record: bool = False
 
 
 class OpenShell(Struct, frozen=True):
@@ -185,7 +187,8 @@ class Forward(Struct, frozen=True):
     """Publish a port of a running sandbox at ``address`` and ``host_port`` of this machine (0 picks a free port).
 
     A command inside the sandbox carries each connection, so the sandbox needs no network. The port stays published
-    until the forward is closed.
+    until the forward is closed. With ``listens`` false nothing listens here: whoever holds the forward brings the
+    connections.
     """
 
     verb: ClassVar[str] = "forward"
@@ -193,6 +196,7 @@ class Forward(Struct, frozen=True):
     port: int
     address: str = LOOPBACK
     host_port: int = 0
+    listens: bool = True
 
     @property
     def published(self) -> PublishedPort:

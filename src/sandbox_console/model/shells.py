@@ -12,8 +12,8 @@ SHELLS = tuple(
 )
 NO_SHELL = "the sandbox's image has no shell (bash, zsh, fish, ash, sh)"
 NO_SHELL_HINT = (
-    "run a program with exec, attach to the main process, name another shell with --shell, or bring one: "
-    "sandbox-console cp BUSYBOX NAME:/tmp/sh with a static busybox, then --shell /tmp/sh"
+    "bring one: sandbox-console shell NAME --busybox puts this machine's static busybox into its memory; or run a "
+    "program with exec, attach to the main process, or name another shell with --shell"
 )
 
 

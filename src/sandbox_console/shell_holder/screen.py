@@ -11,10 +11,10 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-WRITE_PTY, IMAGE_LIMIT, MAX_BYTES, MAX_LINES, TITLE_REPORT = 1, 15, 27, 28, 32
+WRITE_PTY, IMAGE_LIMIT, MAX_BYTES, MAX_LINES, TITLE_REPORT, SET_MODE = 1, 15, 27, 28, 32, 34
 """GHOSTTY_TERMINAL_OPT_*."""
 
-ACTIVE_SCREEN, TOTAL_ROWS = 6, 14
+COLS, ACTIVE_SCREEN, TOTAL_ROWS = 1, 6, 14
 """GHOSTTY_TERMINAL_DATA_*."""
 
 FORMAT_VT = 1
@@ -23,6 +23,16 @@ _NO_LIMIT = 1 << 40
 _CURSOR = re.compile(rb"\x1b\[(\d+);(\d+)H")
 _TO_PRIMARY, _TO_ALTERNATE = b"\x1b[?47l", b"\x1b[?47h"  # xterm's ctlseqs: switches screens and erases nothing
 _ENTER_ALTERNATE, _RESTORE_CURSOR = b"\x1b[?1049h", b"\x1b8"
+
+
+_ALLOW_132_COLUMNS = 40  # xterm's ctlseqs
+_DELETE = b"\x7f"
+
+
+class ModeConfig(ctypes.Structure):
+    """GhosttyTerminalModeConfig."""
+
+    _fields_ = (("mode", ctypes.c_uint16), ("value", ctypes.c_bool))
 
 
 class ScreenExtra(ctypes.Structure):
@@ -97,8 +107,16 @@ class Screen:
         self._set(TITLE_REPORT, ctypes.byref(ctypes.c_bool(False)))
 
     def feed(self, data: bytes) -> bytes:
-        """Interpret output of the guest. Returns the terminal's replies, such as a cursor report."""
+        """Interpret output of the guest. Returns the terminal's replies, such as a cursor report.
+
+        Like the emulator of the app, it ignores DEL, and the guest cannot change its size (DECCOLM).
+        """
+        if _DELETE in data:
+            data = data.replace(_DELETE, b"")
         self._lib.ghostty_terminal_vt_write(self._handle, data, len(data))
+        self._set(SET_MODE, ctypes.byref(ModeConfig(_ALLOW_132_COLUMNS, False)))
+        if self._get(COLS, ctypes.c_uint16()) != self.cols:
+            self.resize(self.cols, self.rows)
         if not self._replies:
             return b""
         replies = b"".join(self._replies)
@@ -161,7 +179,7 @@ class Screen:
         finally:
             self._lib.ghostty_formatter_free(formatter)
 
-    def _get(self, key: int, slot: ctypes.c_int | ctypes.c_size_t) -> int:
+    def _get(self, key: int, slot: ctypes.c_int | ctypes.c_size_t | ctypes.c_uint16) -> int:
         _check(self._lib.ghostty_terminal_get(self._handle, key, ctypes.byref(slot)))
         return int(slot.value)
 

@@ -15,6 +15,7 @@ from textual.reactive import reactive
 from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Consent, Console
+from sandbox_console.tui.base.touch import mark_touch
 from sandbox_console.tui.base.type_ahead import TypeAheadApp
 from sandbox_console.tui.keys.keymap import load
 from sandbox_console.tui.state.fleet_state import FleetState
@@ -27,6 +28,7 @@ class BaseApp(TypeAheadApp[None]):
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         super().__init__()
+        mark_touch(self)
         self.service = console
         self.now = clock
         self.keymap = load(console.config.tui)

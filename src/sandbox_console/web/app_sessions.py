@@ -83,6 +83,7 @@ class AppSession:
         await self._send_str(json.dumps(["about", about]))
         await self._send_str(json.dumps(["faults", self.app.faults]))
         if old is None and self.app.is_new:
+            self.app.by_touch = order.touch
             await self.app.start(order.columns, order.rows)
         else:
             await self.app.set_terminal_size(order.columns, order.rows)

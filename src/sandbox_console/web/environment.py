@@ -21,6 +21,7 @@ _NAMES = frozenset(
         *("SANDBOX_CONSOLE_HOME", "SANDBOX_CONSOLE_CONFIG", "SANDBOX_CONSOLE_SERVER"),
     }
 )
+_TOUCH = "SANDBOX_CONSOLE_TOUCH"
 _DRIVER = "sandbox_console.web.textual_driver:BrowserDriver"
 
 
@@ -41,16 +42,18 @@ def app_environment(
     actor: str,
     *,
     person: str = "",
+    by_touch: bool = False,
     more: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """The variables of one app process. ``more`` names those that the operator passes on.
 
-    ``person`` says for whom it works; it is empty for whoever runs the server.
+    ``person`` says for whom it works; it is empty for whoever runs the server. With ``by_touch`` it draws for fingers.
     """
     kept = {name: value for name, value in environment.items() if is_needed(name) or name in more}
     kept.pop(TOKEN_VARIABLE, None)
     kept |= {VARIABLE: person} if person else {}
+    kept |= {_TOUCH: "1"} if by_touch else {}
     return kept | {
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",

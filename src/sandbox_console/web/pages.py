@@ -15,7 +15,7 @@ _OWN = {
     "style.css": "text/css",
     "login.js": "text/javascript",
     **dict.fromkeys(
-        ["console.js", "line.js", "bar.js", "clipboard.js", "touch.js", "transfer.js"],
+        ["console.js", "line.js", "bar.js", "clipboard.js", "selection.js", "touch.js", "transfer.js"],
         "text/javascript",
     ),
     "api.js": "text/javascript",

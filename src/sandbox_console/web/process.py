@@ -55,12 +55,16 @@ class AppProcess(AppService):
         self._pass_env = pass_env
         self._ended = ended
         self._stderr = b""
+        self.by_touch = False
+        """Whether a finger points at it. Set before it is started."""
         self.faults = 0
         """How many faults the app shows, as it said last."""
         self._ending: asyncio.Task[None] | None = None
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
-        return app_environment(width, height, self._actor, person=self._person, more=self._pass_env)
+        return app_environment(
+            width, height, self._actor, person=self._person, by_touch=self.by_touch, more=self._pass_env
+        )
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
         self._process = await asyncio.create_subprocess_exec(

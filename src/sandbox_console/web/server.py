@@ -274,7 +274,7 @@ def _order(body: dict[str, Any]) -> TerminalRequest:
     except websocket_messages.Malformed as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from None
     view = body.get("view")
-    return TerminalRequest(columns, rows, view if isinstance(view, str) else None)
+    return TerminalRequest(columns, rows, view if isinstance(view, str) else None, body.get("touch") is True)
 
 
 def _ticket(request: web.Request) -> str:

@@ -20,6 +20,8 @@ class TerminalRequest(Struct, frozen=True):
     columns: int
     rows: int
     view: str | None = None
+    touch: bool = False
+    """Whether a finger points at it."""
 
 
 class Tickets:

@@ -53,25 +53,10 @@ def test_only_listed_variables_are_passed_on(ssh: Ssh, box: str) -> None:
     assert b"canary" not in told
 
 
-def test_agent_and_x11_are_not_forwarded(ssh: Ssh, box: str) -> None:
-    done = ssh.run("-A", "-X", "box.sandbox", 'echo "[$SSH_AUTH_SOCK$DISPLAY]"', env=os.environ | {"DISPLAY": ":9"})
-    assert done.stdout == b"[]\n"
-
-
 def test_a_missing_program_is_named(ssh: Ssh, box: str) -> None:
     done = ssh.run("box.sandbox", "/nonexistent/rsync --server -vlogDtpr . /tmp")
     assert done.returncode == 127
     assert b"sandbox-console: box has no rsync, which rsync needs there\n" in done.stderr
-
-
-def test_git_clones_over_it(ssh: Ssh, box: str, tmp_path: Path) -> None:
-    make = "cd /tmp && git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one"
-    assert ssh.run("box.sandbox", make).returncode == 0
-    env = os.environ | {"GIT_SSH_COMMAND": f"ssh -F {ssh.config}", "GIT_CONFIG_GLOBAL": "/dev/null"}
-    words = ["git", "clone", "-q", "box.sandbox:/tmp/r", str(tmp_path / "r")]
-    done = subprocess.run(words, env=env, capture_output=True, check=False, timeout=60)
-    assert done.returncode == 0, done
-    assert (tmp_path / "r/.git").is_dir()
 
 
 def test_the_key_is_the_only_way_in(ssh: Ssh, box: str, tmp_path: Path) -> None:
@@ -192,19 +177,6 @@ def test_a_killed_client_or_proxy_leaves_nothing(ssh: Ssh, box: str, whom: str) 
     ssh.cli.ok("exec", "box", "--", "true")  # the next writer ends the rows of a killed console
     ended = [row["outcome"] for row in ssh.rows("exec") if row["actor"].startswith("ssh:")]
     assert ended == ["cancelled" if whom == "ssh" else "unknown"]
-
-
-def test_reverse_forwards_are_refused(ssh: Ssh, box: str) -> None:
-    done = ssh.run("-o", "ExitOnForwardFailure=yes", "-R", "0:127.0.0.1:9", "box.sandbox", "true")
-    assert done.returncode == 255
-    assert b"remote port forwarding failed" in done.stderr
-
-
-def test_a_channel_to_a_port_is_refused(ssh: Ssh, box: str) -> None:
-    done = ssh.run("-W", "127.0.0.1:9", "box.sandbox")
-    assert done.returncode == 255
-    assert b"open failed" in done.stderr
-    assert b"sandbox-console forward box 9 reaches a port of the sandbox" in done.stderr
 
 
 def test_a_command_that_is_too_long_is_told(ssh: Ssh, box: str) -> None:

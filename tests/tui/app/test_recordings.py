@@ -52,6 +52,24 @@ def shown(app) -> str:
     return app.screen.query_one(RecordedScreen).emulator.text()
 
 
+async def test_on_a_phone_it_is_listed_played_and_searched(run_app):
+    """390x844 pixels in the browser are 42 columns, with the touch keys below."""
+    write("one", minutes(60))
+    async with run_app(size=(42, 36)) as (app, pilot):
+        await listed(pilot, app)
+        assert "1h00m" in screen_text(app)
+        await pilot.press("slash")
+        app.screen.query_one(Input).value = "minute 9"
+        await pilot.press("enter")
+        await until(pilot, lambda: "9:00" in screen_text(app))
+        await pilot.press("enter")
+        await playing(pilot, app)
+        await until(pilot, lambda: last_line(app) == "minute 9")
+        await until(pilot, lambda: "9:00 / 1:00:00" in screen_text(app))
+        await pilot.press("end")
+        await until(pilot, lambda: last_line(app) == "minute 60")
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_the_recordings_of_a_sandbox_and_of_all_are_listed(run_app, size):
     write("one", minutes(60))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import ref, screen_text, until
 from tests.tui.app.test_shells import LEAVE, on, shells, typing
 from textual.widgets import Input, OptionList
@@ -14,6 +15,7 @@ from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.shells import SHELLS, distinct
 from sandbox_console.service import find_paths
+from sandbox_console.tui.shell import shell_flow
 from sandbox_console.tui.shell.choice_screen import ChoiceScreen
 from sandbox_console.tui.shell.shell_choice import ShellChoice, ShellChoices, env_line, parse_env
 
@@ -88,10 +90,28 @@ async def test_an_image_without_a_shell_says_what_can_be_done(run_app, guest):
         await pilot.press("percent_sign")
         await until(pilot, lambda: "has no shell" in screen_text(app))
         text = " ".join(screen_text(app).split())
-        assert "static" in text
+        assert "Bring this machine's busybox" in text
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.main)
         assert not [*shells(app)]
+
+
+async def test_a_shell_is_brought_to_an_image_without_one(run_app, guest, fake, monkeypatch):
+    asked, carried = guest(), []
+
+    async def with_busybox(console, request, consent):
+        carried.append(request)
+        return structs.replace(request, shell="/tmp/brought/sh")
+
+    monkeypatch.setattr(shell_flow, "with_busybox", with_busybox)
+    async with run_app() as (app, pilot):
+        await pilot.press("percent_sign")
+        await until(pilot, lambda: "Bring this machine's busybox" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, typing(app))
+        assert (len(carried), asked[0].shell) == (1, "/tmp/brought/sh")
+        kept = json.loads((find_paths().state / "shells.json").read_text())
+        assert kept[str(AGENT)] == {"busybox": True}
 
 
 async def test_what_cannot_be_is_told_and_loses_nothing(run_app, guest):

@@ -221,6 +221,41 @@ async def test_a_tab_gets_a_name_a_bell_a_title_and_all_of_them_are_clean(run_ap
         await until(pilot, lambda: "♪" not in screen_text(app).splitlines()[0])
 
 
+LINKS = {  # what the guest writes: the question's title, its host, and whether it is only copied
+    "a name over another address": (
+        b"\x1b]8;;https://evil.example/\x1b\\https://good.example\x1b]8;;\x1b\\",
+        "evil.example",
+    ),
+    "a name in the address": (b"https://good.example@evil.example/x", "evil.example"),
+    "letters of another alphabet": ("https://g\u043e\u043egle.example/".encode(), "g\\u043e\\u043egle.example"),
+    "a direction": (b"\x1b]8;;https://evil.example/\xe2\x80\xaegpj.exe\x1b\\x\x1b]8;;\x1b\\", "evil.example"),
+    "a file of this machine": (b"\x1b]8;;file:///etc/passwd\x1b\\here\x1b]8;;\x1b\\", "none"),
+    "a script": (b"\x1b]8;;javascript:alert(1)\x1b\\here\x1b]8;;\x1b\\", "none"),
+}
+
+
+@pytest.mark.parametrize("case", LINKS)
+async def test_a_link_is_opened_only_by_a_question_that_shows_where_it_leads(run_app, monkeypatch, case):
+    text, host = LINKS[case]
+    monkeypatch.setenv("DISPLAY", ":9")
+    opened = []
+    async with run_app(size=(80, 24)) as (app, pilot):
+        monkeypatch.setattr(app, "open_url", opened.append)
+        await page(pilot, app)
+        clipboard = app.clipboard
+        view = shells(app).active.link.view
+        view.feed(b"\r\n" + text + b"\r\n")
+        await until(pilot, lambda: "$" in view.screen_text())
+        await pilot.press(LEAVE, "left_curly_bracket", "f")
+        await until(pilot, on(app, ConfirmScreen))
+        await until(pilot, lambda: f"Host: {host}" in screen_text(app))
+        assert not {"\u202e", "\u043e"} & set(screen_text(app).partition("Host:")[2].partition("wrote")[0])
+        assert ("Open this address?" in screen_text(app)) == (host != "none")
+        await pilot.press("escape")
+        await until(pilot, typing(app))
+        assert (opened, app.clipboard) == ([], clipboard)
+
+
 async def test_shells_of_other_sandboxes_by_choice_and_by_marks(run_app):
     async with run_app(size=(120, 40)) as (app, pilot):
         await page(pilot, app)

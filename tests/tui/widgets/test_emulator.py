@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from sandbox_console.model.text import strip_unsafe
+from sandbox_console.shell_holder.screen import Screen
 from sandbox_console.tui.widgets.terminal.emulator import paste_bytes, refit
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
@@ -47,6 +48,33 @@ def test_random_bytes_neither_crash_nor_leave_controls():
         emulator.refresh()
         shown = emulator.text().replace("\n", "")
         assert strip_unsafe(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x1b[?40h\x1b[?3h", b"\x1b[?40;3h", b"\x1b[?40h\x1b[?3h\x1b[?40l", b"\x1b[?40h|\x1b[?3h", b"\x1b[?4|0;3h"],
+)
+def test_the_guest_cannot_change_the_size(data: bytes) -> None:
+    emulator, holder = GhosttyEmulator(20, 8), Screen(20, 8, 1 << 20)
+    for part in (*data.split(b"|"), b"x" * 30):
+        emulator.feed(part)
+        holder.feed(part)
+    emulator.refresh()
+    assert [len(line) for line in emulator.text().rstrip().split("\n")] == [20, 10]
+    assert {sum(segment.cell_length for segment in emulator.line(y)) for y in range(8)} == {20}
+    viewer = GhosttyEmulator(20, 8)
+    viewer.feed(holder.snapshot())
+    viewer.refresh()
+    assert viewer.text() == emulator.text()
+
+
+def test_delete_is_no_character() -> None:
+    emulator, holder = GhosttyEmulator(20, 8), Screen(20, 8, 1 << 20)
+    for one in (emulator, holder):
+        one.feed(b"a\x7fb\x1b[\x7f31mc")
+    emulator.refresh()
+    assert emulator.text().rstrip() == "abc"
+    assert b"\x7f" not in holder.snapshot()
 
 
 def test_it_can_be_closed_twice_and_many_leak_nothing():

@@ -370,6 +370,41 @@ async def test_what_would_act_on_a_terminal_only_answers_the_guest():
         assert sent[-1] == b"\x1b[1;1R"
 
 
+REFUSED = {
+    "sixel": b"\x1bPq#0;2;0;0;0~-\x1b\\",
+    "kitty, inline": b"\x1b_Ga=T,f=24,s=1,v=1;QUFB\x1b\\",
+    "kitty, a file of the viewer": b"\x1b_Ga=T,t=f;L2V0Yy9wYXNzd2Q=\x1b\\",
+    "kitty, shared memory": b"\x1b_Ga=T,t=s,f=24,s=1,v=1;L3g=\x1b\\",
+    "kitty, whether it can": b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;QUFB\x1b\\",
+    "iTerm": b"\x1b]1337;File=inline=1;size=3:QUFB\x07",
+    "iTerm, in parts": b"\x1b]1337;MultipartFile=inline=1\x07\x1b]1337;FilePart=QUFB\x07\x1b]1337;FileEnd\x07",
+    "iTerm, the clipboard": b"\x1b]1337;Copy=:ZXZpbA==\x07",
+    "ReGIS": b"\x1bPpS(E)\x1b\\",
+    "whether graphics can be set": b"\x1b[?1;1;0S",
+    "the clipboard, written": b"\x1b]52;c;ZXZpbA==\x07\x1b]52;p;ZXZpbA==\x1b\\",
+    "the clipboard, read": b"\x1b]52;c;?\x07",
+    "the title, read": b"\x1b]2;evil\x07\x1b[21t\x1b[20t",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_images_clipboards_and_titles_are_refused_quietly(case):
+    """Nothing of it is drawn, answered, copied or done, and the text after it is where it belongs."""
+    app = Screen()
+    async with app.run_test(size=(40, 12)) as pilot:
+        view = app.query_one(TerminalView)
+        sent = []
+        view.attach(sent.append, lambda *_: None)
+        clipboard = app.clipboard
+        view.feed(b"before" + REFUSED[case] + b"after\x1b[c")
+        await until(pilot, view, "beforeafter")
+        assert view.screen_text().strip() == "beforeafter"
+        assert app.clipboard == clipboard
+        [attributes] = [one for one in sent if one]
+        assert attributes.startswith(b"\x1b[?")
+        assert b"4" not in attributes.strip(b"\x1b[?c").split(b";"), "4 claims sixel"
+
+
 async def drag(pilot, view, x, y, *, shift=False):
     view.post_message(MouseMove(view, x, y, 0, 0, 1, shift, False, False))  # pilot's hover has no button held
     await pilot.pause()

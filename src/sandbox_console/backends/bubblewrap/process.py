@@ -13,10 +13,12 @@ from typing import Any
 
 from sandbox_console.backends.base import PassedShell
 from sandbox_console.backends.bubblewrap.client import Connection, readable, wake, writable
-from sandbox_console.errors import BackendError, Conflict
+from sandbox_console.errors import BackendError, Conflict, Unsupported
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.shells import NO_SHELL, NO_SHELL_HINT
 
+_NOT_FOUND = 127
 _CHUNK = 256 * 1024
 """The size of a command's pipe, and of one read: with a pipe of 64 KiB, 1 GiB takes twice the time."""
 _HANG_UP_S = 1.0  # how long a shell has to end by itself after SIGHUP
@@ -203,13 +205,15 @@ class Shell(_Guest):
 
     @classmethod
     async def start(cls, connection: Connection, request: dict[str, Any], name: str) -> Shell:
-        """Open the terminal and wait until the shell runs. Raises BackendError if there is none."""
+        """Open the terminal and wait until the shell runs. Raises Unsupported, BackendError if there is none."""
         try:
             connection.request(request)
             failed, master, _ = await _started(connection, name)
             if failed:
                 if master >= 0:
                     os.close(master)
+                if len(request["candidates"]) > 1 and failed.code == _NOT_FOUND:
+                    raise Unsupported(NO_SHELL, hint=NO_SHELL_HINT)  # noqa: TRY301 - the same clean-up
                 raise BackendError(  # noqa: TRY301 - the same clean-up as for any other failure
                     f"no shell could be started in {name}: {failed.reason}", hint="name one that is in the image"
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sandbox_console.servers.ssh import commands, shells
 from sandbox_console.servers.ssh.commands import LOST, Process, note
 from sandbox_console.servers.ssh.guest import Guest
 from sandbox_console.servers.ssh.keys import KeyFolder, private
+from sandbox_console.servers.ssh.ports import Ports, refused
 from sandbox_console.servers.ssh.sftp import SftpServer
 from sandbox_console.version import __version__
 
@@ -35,9 +37,12 @@ class ClientRefused(ConsoleError):
     code = "ssh_client"
 
 
-async def serve(guest: Guest, keys: KeyFolder, sock: socket.socket) -> None:
-    """Serve until the client leaves. Raises ClientRefused, ConfigError."""
-    sessions = _Sessions(guest, keys.path)
+async def serve(guest: Guest, keys: KeyFolder, sock: socket.socket, say: Callable[[str], None]) -> None:
+    """Serve until the client leaves. ``say`` is for refusals that the protocol has no words for.
+
+    Raises ClientRefused, ConfigError.
+    """
+    sessions = _Sessions(guest, keys.path, say)
     host_key = asyncssh.import_private_key(private(keys.host_key))
     user_key = asyncssh.import_private_key(private(keys.user_key)).convert_to_public()
     actor = f"ssh:{guest.console.audit_log.actor.partition(':')[2] or guest.console.audit_log.actor}"
@@ -94,10 +99,33 @@ class _Server(asyncssh.SSHServer):
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - any user of the guest
         return key.public_data == self._user_key.public_data
 
-    def connection_requested(self, dest_host: str, dest_port: int, *_: object) -> bool:  # noqa: ARG002 - any host
-        """Refuse ``-L``, ``-W`` and ``-D``: what they carry would be in no row of the audit log."""
-        instead = f"sandbox-console forward {self._guest.sandbox.name} {dest_port} reaches a port of the sandbox"
-        raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, clean(instead, cap=300))
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        async def no_agent() -> bool:
+            self._sessions.say(f"-A is refused: {self._guest.sandbox.name} must not use your keys")
+            return False
+
+        async def no_display(*_: object) -> None:
+            self._sessions.say(f"-X is refused: {self._guest.sandbox.name} must not see your screen")
+
+        refusals = {"create_agent_listener": no_agent, "attach_x11_listener": no_display}
+        vars(conn).update(refusals)  # asyncssh asks the connection, and nothing of ours
+
+    def connection_requested(
+        self, dest_host: str, dest_port: int, *_: object
+    ) -> Awaitable[asyncssh.SSHTCPSession[bytes]]:
+        """``-L``, ``-W`` and ``-D`` lead to ports of the sandbox."""
+        return self._sessions.ports.session(dest_host, dest_port)
+
+    def unix_connection_requested(self, dest_path: str) -> bool:
+        raise refused(f"{dest_path} is not reached: only ports of {self._guest.sandbox.name} are, as localhost:PORT")
+
+    def server_requested(self, listen_host: str, listen_port: int) -> bool:  # noqa: ARG002 - wherever
+        """Refuse ``-R``: what comes out of the sandbox that way passes no egress rule."""
+        self._sessions.say(f"-R is refused: it would lead from {self._guest.sandbox.name} past its egress rules")
+        return False
+
+    def unix_server_requested(self, listen_path: str) -> bool:
+        return self.server_requested(listen_path, 0)
 
     def session_requested(self) -> asyncssh.SSHServerProcess[bytes]:
         return _Session(self._sessions)
@@ -129,8 +157,9 @@ class _Session(asyncssh.SSHServerProcess[bytes]):
 class _Sessions:
     """The sessions of one connection."""
 
-    def __init__(self, guest: Guest, spool: Path) -> None:
-        self.guest, self.spool = guest, spool
+    def __init__(self, guest: Guest, spool: Path, say: Callable[[str], None]) -> None:
+        self.guest, self.spool, self.say = guest, spool, say
+        self.ports = Ports(guest, say)
         self._open: set[asyncio.Task[None]] = set()
 
     async def serve(self, process: Process) -> None:
@@ -159,4 +188,4 @@ class _Sessions:
 
     async def end(self) -> None:
         """Wait until all have ended, once the client is gone."""
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*self._open, self.ports.end(), return_exceptions=True)

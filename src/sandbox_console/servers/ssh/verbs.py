@@ -32,7 +32,7 @@ async def proxy(context: Context) -> int:
             raise Conflict(f"{sandbox.name} is not running: it is {sandbox.status}", hint=hint)
         keys = _keys(context)
         async with one_socket(source, target) as sock:
-            await serve(Guest(console, sandbox, context.consent(sandbox.ref.id)), keys, sock)
+            await serve(Guest(console, sandbox, context.consent(sandbox.ref.id)), keys, sock, context.say)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 import struct
 
@@ -114,8 +115,12 @@ def reset(client: socket.socket) -> None:
 
 
 def _state(client: socket.socket, eof: bool) -> int:
-    """The connection's state from the kernel. If that does not report it, it is established until ``eof``."""
+    """The connection's state from the kernel. Of a socket without one, only whether its other end is closed."""
     try:
         return client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     except (OSError, AttributeError):
+        poll = select.poll()
+        poll.register(client, 0)
+        if any(event & select.POLLHUP for _, event in poll.poll(0)):
+            return _CLOSED
         return 0 if eof else _ESTABLISHED

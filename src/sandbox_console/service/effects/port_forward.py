@@ -45,38 +45,54 @@ async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
     Unsupported (the sandbox has no program that can connect).
     """
     name = clean(call.target.name) if call.target else str(action.ref)
-    with contextlib.closing(_bound(action.published)) as listener:
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(contextlib.closing(_bound(action.published))) if action.listens else None
         connects = isinstance(call.backend, Connects)
         command = None if connects else await way_in(call.backend, permit, action, name)
-        listener.listen(_BACKLOG)
-        host_address = structs.replace(action.published, host_port=listener.getsockname()[1]).host_address
-        forwarding = Forwarding(host_address, action, permit.audit_id)
+        forwarding = Forwarding(_listening(listener, action), action, permit.audit_id)
         if call.io.on_held is not None:
             call.io.on_held(forwarding)
-        call.progress(f"{host_address} -> {name}:{action.port}")
+        call.progress(f"{forwarding.host_address} -> {name}:{action.port}")
         reason = await _Answering(forwarding, listener, command, permit, call, name).run()
     return ActionResult(permit.audit_id, action.ref, details=forwarding.details() | ({"end": reason} if reason else {}))
 
 
+def _listening(listener: socket.socket | None, action: Forward) -> str:
+    """Listen from now on. Returns where; the words for it if nothing does."""
+    if listener is None:
+        return "its holder"
+    listener.listen(_BACKLOG)
+    return structs.replace(action.published, host_port=listener.getsockname()[1]).host_address
+
+
 class Forwarding:
-    """A listening forward."""
+    """A forward that takes connections."""
 
     def __init__(self, host_address: str, action: Forward, audit_id: int) -> None:
         self.host_address, self.action, self.audit_id = host_address, action, audit_id
         self.connections = 0
         self.total = Tally()
+        self.brought: asyncio.Queue[socket.socket] = asyncio.Queue()
         self._left = asyncio.Event()
-        self._over = asyncio.Event()
+        self._over, self._done = asyncio.Event(), asyncio.Event()
+
+    def bring(self, client: socket.socket) -> bool:
+        """Let it carry a connected stream socket, which it closes. Returns False, and does not, if it has ended."""
+        if self._over.is_set():
+            return False
+        self.brought.put_nowait(client)
+        return True
 
     async def release(self) -> None:
         """End it; returns when it has stopped listening and left nothing in the sandbox. Safe to call twice."""
         self._left.set()
-        await self._over.wait()
+        await self._done.wait()
 
     def details(self) -> dict[str, object]:
         """The details for the audit log."""
+        place = {"place": self.host_address} if self.action.listens else {}
         return {
-            "place": self.host_address,
+            **place,
             "connections": self.connections,
             "bytes_in": self.total.bytes_in,
             "bytes_out": self.total.bytes_out,
@@ -89,7 +105,7 @@ class _Answering:
     def __init__(
         self,
         forwarding: Forwarding,
-        listener: socket.socket,
+        listener: socket.socket | None,
         command: Exec | None,
         permit: Permit,
         call: Call,
@@ -119,16 +135,19 @@ class _Answering:
 
     async def _end(self, own: set[asyncio.Future[Any]]) -> None:
         await _cancelled(own)
-        self._listener.close()
-        await _cancelled(self._open)
+        if self._listener is not None:
+            self._listener.close()
         self._forward._over.set()  # noqa: SLF001
+        while not self._forward.brought.empty():
+            self._forward.brought.get_nowait().close()
+        await _cancelled(self._open)
+        self._forward._done.set()  # noqa: SLF001
 
     async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await self._free.acquire()
             try:
-                client, _ = await loop.sock_accept(self._listener)
+                client = await self._next()
             except OSError as error:
                 self._free.release()
                 self._report(f"{self._forward.host_address}: {error.strerror}")
@@ -138,6 +157,12 @@ class _Answering:
             task = asyncio.ensure_future(self._serve(client))
             self._open.add(task)
             task.add_done_callback(self._served)
+
+    async def _next(self) -> socket.socket:
+        if self._listener is None:
+            return await self._forward.brought.get()
+        client, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        return client
 
     def _served(self, task: asyncio.Task[None]) -> None:
         self._open.discard(task)
@@ -149,7 +174,8 @@ class _Answering:
         with client:
             try:
                 client.setblocking(False)
-                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with contextlib.suppress(OSError):  # one that was brought may be no TCP socket
+                    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 process = await self._reached()
                 connection = Connection(client, process, self._forward.total)
                 await connection.run()

@@ -13,6 +13,7 @@ from sandbox_console.model.action import (
     ChangeEgress,
     Create,
     Exec,
+    Forward,
     OpenShell,
     Update,
 )
@@ -49,10 +50,13 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
                 body["found"] = {name: target.found[name] for name in differing}
         case Exec(argv=argv, env=env, workdir=workdir, user=user, timeout_s=timeout_s):
             body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
+            body |= {"record": True} if action.record else {}
         case ChangeEgress(add=add, remove=remove):
             body |= {"add": [rule_data(rule) for rule in add], "remove": list(remove)}
         case OpenShell():
             body |= _shell(action)
+        case Forward(listens=False):
+            body |= {"port": action.port, "listens": False}
         case _:
             names = [name for name in action.__struct_fields__ if name not in ("ref", "backend", "host")]
             body |= {name: getattr(action, name) for name in names}

@@ -47,9 +47,8 @@ class Recordings:
 
     def required(self, request: OpenShell | Exec) -> bool:
         """Whether a shell or a command must not continue without its recording."""
-        given = isinstance(request, OpenShell) and request.record
         own = self._options.mode == "required" and request.verb in self._options.record
-        return given or own or request.verb in self._rules().record
+        return request.record or own or request.verb in self._rules().record
 
     def wanted(self, request: OpenShell | Exec) -> bool:
         """Whether a shell or a command is to be recorded."""

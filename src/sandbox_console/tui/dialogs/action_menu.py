@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from sandbox_console.tui.base.touch import LINES, by_touch
 from sandbox_console.tui.keys.key_names import short_key
 from sandbox_console.tui.text.wrap import hanging, set_in
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
@@ -82,7 +83,9 @@ class MenuScreen(ModalScreen[str]):
         for options in self.query(OptionList):
             width = options.scrollable_content_region.width - _BLANKS
             for at, choice in enumerate(self._choices if width > 0 else ()):
-                options.replace_option_prompt_at_index(at, choice_line(choice, width))
+                line = choice_line(choice, width)
+                missing = LINES - len(line.plain.split("\n")) if by_touch(self.app) else 0
+                options.replace_option_prompt_at_index(at, Content.assemble(line, "\n " * missing))
 
     def on_key(self, event: Key) -> None:
         for choice in self._choices:

@@ -197,7 +197,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
 
     def _show_stats(self) -> None:
         self._stats_asked = False
-        top = self.table.scroll_offset.y
+        top = self.table.top
         page = self.table.rows[top : top + max(0, self.table.size.height - HEADER_ROWS)]
         found = [self.state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef)]
         there = [sandbox for sandbox in found if sandbox is not None]

@@ -155,7 +155,7 @@ class RecordingsScreen(Screen[None]):
             return ""
         if self._wanted:
             return f"No recorded line contains {self._wanted!r}."
-        how = 'Recording is on with recording.mode = "best-effort" in the configuration, or shell --record.'
+        how = 'Recording is on with recording.mode = "best-effort" in the configuration, or shell or exec --record.'
         other = hint(self, "recordings-all", "shows those of all sandboxes.") if not self._all else ""
         return f"Nothing is recorded yet. {how} {other}".rstrip()
 

@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.model.shells import NO_SHELL, NO_SHELL_HINT
+from sandbox_console.model.shells import NO_SHELL
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.shell.shell_choice import ShellChoice, absolute, env_line, parse_env
@@ -25,6 +25,9 @@ _FIELDS = (
     ("shell", "Shell", "the best one"), ("user", "User", "the sandbox's"),
     ("workdir", "Folder", "the sandbox's"), ("env", "Environment", "NAME=VALUE NAME='two words'"),
 )  # fmt: skip
+
+_OTHERS = "Bring one, name a program of it as the shell, or attach to its main process."
+_BUSYBOX = "Bring this machine's busybox, which stays in its memory"
 
 
 class ChoiceScreen(ModalScreen[ShellChoice]):
@@ -55,6 +58,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
         self._sandbox = sandbox
         self._choice = choice
         self._find = find
+        self._busybox = False
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -87,9 +91,12 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
 
     def _offer(self, options: OptionList, found: Sequence[str]) -> None:
         options.add_options(Option(plain(path), id=path) for path in found)
-        options.display = bool(found)
+        options.display = True
         if not found:
-            put(self, "#found", Content.assemble((f"{NO_SHELL}. ", "$text-warning"), f"Try to {NO_SHELL_HINT}."))
+            put(self, "#found", Content.assemble((f"{NO_SHELL}. ", "$text-warning"), _OTHERS))
+            options.add_option(Option(plain(_BUSYBOX), id=""))
+            options.highlighted = 0
+            options.focus()
             return
         put(self, "#found", Content("Shells that it has:"))
         options.highlighted = found.index(self._choice.shell) if self._choice.shell in found else 0
@@ -98,6 +105,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.query_one("#shell", Input).value = event.option.id or ""
+        self._busybox = not event.option.id
         self.action_open_shell()
 
     def on_input_submitted(self) -> None:
@@ -112,7 +120,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
         except UsageError as error:
             put_note(self, "#wrong", plain(error_words(error)))
             return
-        self.dismiss(ShellChoice(env=env, keep=self.query_one(Checkbox).value, **values))
+        self.dismiss(ShellChoice(env=env, keep=self.query_one(Checkbox).value, busybox=self._busybox, **values))
 
     def action_leave(self) -> None:
         """Open nothing."""

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class ShellChoice(Struct, frozen=True, omit_defaults=True):
     """What was chosen. Empty means the best shell, and the user, folder and environment of the spec.
 
-    Without ``keep`` the configuration decides whether it is kept.
+    Without ``keep`` the configuration decides whether it is kept. With ``busybox`` the shell is brought.
     """
 
     shell: str = ""
@@ -33,6 +33,7 @@ class ShellChoice(Struct, frozen=True, omit_defaults=True):
     workdir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     keep: bool = False
+    busybox: bool = False
 
     def request(self, ref: SandboxRef, cols: int, rows: int) -> OpenShell:
         """Return the action that opens it."""

@@ -18,6 +18,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console, find_paths
 from sandbox_console.service.sessions.attach import attach
+from sandbox_console.service.sessions.brought_shell import with_busybox
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.shell.open_shells import OpenShells
@@ -63,6 +64,8 @@ class ShellFlow:
             shells.refuse(shell, "not confirmed")
             return
         try:
+            if choice.busybox and not request.attach:
+                request = await with_busybox(self._console, request, consent)
             session = await self._console.shell(request, consent=consent)
         except ConsoleError as error:
             shells.refuse(shell, error_words(error))

@@ -6,12 +6,15 @@ import { WebglAddon } from "./vendor/addon-webgl.mjs";
 import { chosenSize, followTheme, setAbout, setFaults, setState, startBar } from "./bar.js";
 import { copySelection, shownKeys, withoutControls } from "./clipboard.js";
 import { Line } from "./line.js";
-import { startTouchKeys } from "./touch.js";
+import { scrollByTouch, startTouchKeys } from "./touch.js";
 import { download, pickFiles, startTransfers } from "./transfer.js";
 
 const FONT = '"Roboto Mono", ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
 const LEAST_FONT_SIZE = 8;
 const TOUCH_FONT_SIZE = 14;
+const TOUCH_LINE = 22.5; // two lines, which is what the app gives a row or a tab, are 44 pixels
+const ASCENT = 1.3; // the height of a line of Roboto Mono, in parts of its size, and a little less
+const LOW = 480;
 const COLUMNS = 40; // the least that the app draws on: letters become smaller for it, but not on a phone
 const ADVANCE = 0.602; // of Roboto Mono, in parts of its size, and a little more
 const HABIT_MS = 3000; // a tab that is closed so soon after a key was perhaps closed by one: Ctrl+W in a shell
@@ -37,7 +40,11 @@ const fit = new FitAddon();
 
 function fill() {
   const fitting = Math.floor((2 * element.clientWidth) / (COLUMNS * ADVANCE)) / 2;
-  terminal.options.fontSize = Math.max(byTouch ? TOUCH_FONT_SIZE : LEAST_FONT_SIZE, Math.min(chosenSize(), fitting));
+  const size = Math.max(byTouch ? TOUCH_FONT_SIZE : LEAST_FONT_SIZE, Math.min(chosenSize(), fitting));
+  const low = byTouch && innerHeight < LOW; // the phone's keyboard is open
+  document.body.classList.toggle("low", low);
+  terminal.options.fontSize = size;
+  terminal.options.lineHeight = byTouch && !low ? Math.max(1, TOUCH_LINE / (size * ASCENT)) : 1;
   fit.fit();
 }
 
@@ -88,7 +95,7 @@ function openAddress(address) {
 }
 
 const line = new Line({
-  size: () => ({ columns: terminal.cols, rows: terminal.rows }),
+  size: () => ({ columns: terminal.cols, rows: terminal.rows, touch: byTouch }),
   output: (bytes) => terminal.write(bytes),
   message: onMessage,
   ready: onReady,
@@ -99,6 +106,7 @@ const line = new Line({
 });
 const paste = (text) => terminal.paste(withoutControls(text));
 const touch = startTouchKeys({ type: (text) => line.type(text), focus: () => terminal.focus(), modes: () => terminal.modes });
+scrollByTouch(element, terminal, (text) => line.type(text));
 
 // The browser keeps its own keys for full screen and its tools, and pastes; Ctrl+C copies where something is selected.
 terminal.attachCustomKeyEventHandler((event) => {
@@ -159,6 +167,7 @@ setInterval(() => followTheme(terminal), 500);
 
 // Rows as text: for screen readers' tools and tests; the terminal itself is a canvas.
 window.sandboxConsole = {
+  columns: () => terminal.cols,
   rows: () => Array.from({ length: terminal.rows }, (_, row) => terminal.buffer.active.getLine(row)?.translateToString(true) ?? ""),
 };
 await line.begin();

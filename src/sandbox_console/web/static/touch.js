@@ -1,3 +1,5 @@
+import { cellAt } from "./selection.js";
+
 // A row of keys for phones, whose keyboards have no Esc, Tab, Ctrl or arrows.
 const KEYS = { Escape: "\x1b", Tab: "\t", Enter: "\r" };
 const ARROWS = { ArrowUp: "A", ArrowDown: "B", ArrowRight: "C", ArrowLeft: "D" };
@@ -36,4 +38,26 @@ export function startTouchKeys({ type, focus, modes }) {
   }
 
   return { withCtrl };
+}
+
+const SLOP = 10; // pixels that a tap may move
+
+// A finger that moves is a wheel, where the app has the mouse. A tap stays a click of the browser's.
+export function scrollByTouch(element, terminal, type) {
+  let last = null;
+  element.addEventListener("touchstart", ({ touches }) => (last = touches.length === 1 ? touches[0].clientY : null), { passive: true });
+  element.addEventListener("touchend", () => (last = null), { passive: true });
+  element.addEventListener(
+    "touchmove",
+    ({ touches }) => {
+      if (last === null || touches.length !== 1) return;
+      const { column, row, height } = cellAt(element, terminal, touches[0]);
+      const step = Math.max(SLOP, height);
+      for (; Math.abs(touches[0].clientY - last) >= step; last += Math.sign(touches[0].clientY - last) * step) {
+        const button = touches[0].clientY > last ? 64 : 65;
+        if (terminal.modes.mouseTrackingMode !== "none") type(`\x1b[<${button};${column + 1};${row + 1}M`);
+      }
+    },
+    { passive: true },
+  );
 }

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.tui.keys.main_keys import MARK_KEYS
 from sandbox_console.tui.widgets.table.row_marks import Marks
-from sandbox_console.tui.widgets.table.table import HEADER_ROWS, FleetTable
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 MARK = "✓"
 
@@ -100,8 +100,8 @@ class MarkedTable(FleetTable):
 
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)
-        at = self.scroll_offset.y + y - HEADER_ROWS
-        if not self.marks or y < HEADER_ROWS or at >= len(self.rows) or self.rows[at].key not in self.marks:
+        at = self.row_at(y)
+        if not self.marks or at is None or self.rows[at].key not in self.marks:
             return strip
         if self.rows[at].key != self.cursor_key:  # the cursor's own background is more important
             tint = Style(bgcolor=self.get_component_rich_style("table--marked").bgcolor)
@@ -112,8 +112,8 @@ class MarkedTable(FleetTable):
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
-        at = -1 if offset is None else self.scroll_offset.y + offset.y - HEADER_ROWS
-        if offset is None or offset.y < HEADER_ROWS or at >= len(self.rows):
+        at = None if offset is None else self.row_at(offset.y)
+        if at is None:
             return
         if event.ctrl or event.shift or event.button == 3:
             event.prevent_default()  # the list's own handler runs after this one

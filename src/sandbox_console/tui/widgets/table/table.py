@@ -9,6 +9,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
+from sandbox_console.tui.base.touch import by_touch
 from sandbox_console.tui.keys.main_keys import TABLE_KEYS
 from sandbox_console.tui.widgets.table.table_canvas import HEADER_ROWS, TableCanvas
 from sandbox_console.tui.widgets.table.table_layout import Column, bare_widths, natural_widths
@@ -147,7 +148,7 @@ class FleetTable(TableCanvas, can_focus=True):
     def _place_cursor(self, key: Hashable | None) -> None:
         if self._cursor < len(self._rows) and self._rows[self._cursor].key == key:
             return
-        top = self.scroll_offset.y
+        top = self.top
         offset = self._cursor - top
         self._cursor = self._index.get(key, min(self._cursor, max(0, len(self._rows) - 1)))
         if self._cursor - top != offset and 0 <= offset < self._page:
@@ -220,15 +221,18 @@ class FleetTable(TableCanvas, can_focus=True):
         old, self._cursor = self._cursor, to
         self._show_cursor()
         for row in (old, to):
-            self.refresh_lines(row + HEADER_ROWS)  # counted from the first row, whether visible or not
+            self.refresh_lines(
+                row * self.row_lines + HEADER_ROWS, self.row_lines
+            )  # counted from the first row, whether visible or not
         self.post_message(self.Moved(self, self.cursor_key))
 
     def _show_cursor(self) -> None:
-        top = self.scroll_offset.y
-        if self._cursor < top:
-            self.scroll_to(y=self._cursor, animate=False, force=True, immediate=True)
-        elif self._cursor >= top + self._page:
-            self.scroll_to(y=self._cursor - self._page + 1, animate=False, force=True, immediate=True)
+        first, last = self._cursor * self.row_lines, (self._cursor + 1) * self.row_lines - 1
+        top, lines = self.scroll_offset.y, self.size.height - HEADER_ROWS
+        if first < top:
+            self.scroll_to(y=first, animate=False, force=True, immediate=True)
+        elif last >= top + lines:
+            self.scroll_to(y=last - lines + 1, animate=False, force=True, immediate=True)
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
@@ -237,10 +241,10 @@ class FleetTable(TableCanvas, can_focus=True):
         if offset.y < HEADER_ROWS:
             self._click_header(offset.x)
             return
-        at = self.scroll_offset.y + offset.y - HEADER_ROWS
-        if at < len(self._rows):
+        if (at := self.row_at(offset.y)) is not None:
+            again = event.chain == 2 or (by_touch(self.app) and at == self._cursor)
             self._go(at)
-            if event.chain == 2:
+            if again:
                 self.action_choose()
 
     def _click_header(self, x: int) -> None:

@@ -12,6 +12,7 @@ from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.visual import Visual
 
+from sandbox_console.tui.base.touch import LINES, by_touch
 from sandbox_console.tui.widgets.line_scroll import LineScroll
 from sandbox_console.tui.widgets.table.table_layout import GAP, Column, fit_columns, fit_sideways, natural_widths
 from sandbox_console.tui.widgets.table.table_lines import LEFT, Inks, draw_head, draw_header, draw_row
@@ -36,6 +37,7 @@ class TableCanvas(LineScroll):
         self.sort_column: str | None = None
         self.sort_reverse = False
         self.skipped: int | None = None
+        self.row_lines = 1
         self._rows: list[Line] = []
         self._given: Sequence[Line] = ()
         self._indexed: dict[Hashable, int] | None = None
@@ -71,12 +73,12 @@ class TableCanvas(LineScroll):
                 self.refresh()
 
     def _measure(self) -> None:
-        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
+        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) * self.row_lines + HEADER_ROWS)
 
     def _refresh_changed(self) -> None:
         """Redraw only lines whose contents changed. While a filter is typed, often none do."""
         before = self._drawn
-        lines = range(HEADER_ROWS, HEADER_ROWS + self._page)
+        lines = range(HEADER_ROWS, self.size.height)
         self._drawn = {y: self._to_draw(y) for y in lines}
         changed = [y for y in lines if y not in before or before[y] != self._drawn[y]]
         if changed:  # as one region: each region costs as much as eight rows
@@ -87,7 +89,21 @@ class TableCanvas(LineScroll):
 
     @property
     def _page(self) -> int:
-        return max(0, self.size.height - HEADER_ROWS)
+        """How many whole rows are shown."""
+        return max(0, self.size.height - HEADER_ROWS) // self.row_lines
+
+    @property
+    def top(self) -> int:
+        """The index of the first row that is shown."""
+        return self.scroll_offset.y // self.row_lines
+
+    def row_at(self, y: int) -> int | None:
+        """The index of the row at a line of the widget; None at the header and below the rows."""
+        at = (self.scroll_offset.y + y - HEADER_ROWS) // self.row_lines
+        return at if y >= HEADER_ROWS and at < len(self._rows) else None
+
+    def on_mount(self) -> None:
+        self.row_lines = LINES if by_touch(self.app) else 1
 
     def on_resize(self) -> None:
         self._lay_out()
@@ -122,12 +138,14 @@ class TableCanvas(LineScroll):
             return self._blank(y - HEADER_ROWS)
         _, paint, head, selected = drawn
         inks = Inks(self.rich_style, self._part, selected=selected)
+        if (self.scroll_offset.y + y - HEADER_ROWS) % self.row_lines:
+            return Strip.blank(self.scrollable_size.width, inks.base + inks.over)
         if head:
             return draw_head(paint, inks, self.scrollable_size.width)
         return draw_row(paint, self.columns, self._widths, inks, self.scrollable_size.width)
 
     def _blank(self, line: int) -> Strip:
-        size = Size(self.scrollable_size.width, self._page)
+        size = Size(self.scrollable_size.width, max(0, self.size.height - HEADER_ROWS))
         if self._rows or not self._words:
             return Strip.blank(size.width, self.rich_style)
         if self._strips is None or self._strips[0] != size:
@@ -139,8 +157,8 @@ class TableCanvas(LineScroll):
         super().notify_style_update()
 
     def _to_draw(self, y: int) -> Drawn | None:
-        at = self.scroll_offset.y + y - HEADER_ROWS
-        if at >= len(self._rows):
+        at = self.row_at(y)
+        if at is None:
             return None
         row = self._rows[at]
         return row.key, row.paint(), row.head, at == self._cursor

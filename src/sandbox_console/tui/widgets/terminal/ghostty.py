@@ -43,6 +43,9 @@ _TITLE_MOST = 512
 _BELL, _BELLS_COUNTED = b"\x07", 200
 """More bells in one chunk count as one: a call for each of 64 Ki bells would take 40 ms."""
 _BRACKETED_PASTE = 2004  # DEC private mode, xterm's ctlseqs
+_ALLOW_132_COLUMNS = 40  # the same
+_DELETE = b"\x7f"
+"""A VT100 ignores it in output; libghostty would show it as a character."""
 _MOUSE_ACTIONS = {
     "press": lib.GHOSTTY_MOUSE_ACTION_PRESS,
     "release": lib.GHOSTTY_MOUSE_ACTION_RELEASE,
@@ -118,6 +121,8 @@ class GhosttyEmulator:
         self._lines = [[Segment(" " * self.cols)] for _ in range(self.rows)]
 
     def feed(self, data: bytes) -> bytes:
+        if _DELETE in data:
+            data = data.replace(_DELETE, b"")
         if data.count(_BELL) > _BELLS_COUNTED:
             self._set(lib.GHOSTTY_TERMINAL_OPT_BELL, ffi.NULL)
             self._terminal.feed(data)
@@ -125,9 +130,18 @@ class GhosttyEmulator:
             self._ring()
         else:
             self._terminal.feed(data)
+        self._keep_size()
         replies = b"".join(self._replies)
         self._replies.clear()
         return replies
+
+    def _keep_size(self) -> None:
+        """Undo a change of size by the guest (DECCOLM): the view and the guest's PTY still have the old one."""
+        if self._terminal.mode(_ALLOW_132_COLUMNS):
+            off = ffi.new("GhosttyTerminalModeConfig*", {"mode": _ALLOW_132_COLUMNS, "value": False})
+            self._set(lib.GHOSTTY_TERMINAL_OPT_MODE, off)
+        if self._terminal.get("cols", "uint16_t") != self.cols:
+            self._terminal.resize(self.cols, self.rows)
 
     def _ring(self, *_: Any) -> None:
         self.bells += 1
