@@ -20,6 +20,7 @@ from sandbox_console.audit import lock, query, store, verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reserve import Reserve
+from sandbox_console.audit.retention import RetentionPolicy
 from sandbox_console.errors import AuditUnavailable, NotFound
 from sandbox_console.model.action import Kill, Pause, Resume, Start, Stop
 from sandbox_console.model.audit import AuditQuery, Outcome
@@ -414,3 +415,55 @@ async def test_ends_whose_attempts_were_cut_out_block_nobody(tmp_path, monkeypat
     with closing(sqlite3.connect(path)) as db:
         sql = "SELECT action, ref FROM record WHERE kind = 'outcome' ORDER BY action"
         assert db.execute(sql).fetchall()[1:] == [("kill", None), ("stop", None)]
+
+
+@pytest.mark.parametrize("cut", ["the file", "its last line", "its first line"])
+@pytest.mark.parametrize("ended", ["running", "gone"])
+async def test_urgent_rows_that_are_removed_are_missed(tmp_path, monkeypatch, cut, ended):
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    path = tmp_path / "audit.db"
+    await (await Journal.open(path, "first")).close()
+    holder = Holder(FLOCK, Layout(path).lock)
+    journal = await Journal.open(path, "test")
+    await journal.finish(await journal.begin("kill", "fake", "box", {}), Outcome.OK, 1, {})
+    if ended == "gone":
+        await journal.close()
+    [file] = Layout(path).sessions.glob("*.urgent")
+    lines = file.read_bytes().splitlines(keepends=True)
+    if cut == "the file":
+        file.unlink()
+    else:
+        file.write_bytes(lines[0] if cut == "its last line" else lines[1])
+    found = await verify.verify(path)
+    assert found.problem == f"urgent rows are missing in sessions/{file.name}: {2 if cut == 'the file' else 1} of 2"
+    holder.release()
+    journal = journal if ended == "running" else await Journal.open(path, "next")
+    await act(journal, 1)
+    await journal.close()
+    found = await verify.verify(path)
+    assert found.problem.endswith("urgent rows that a console had written beside the log were missing")
+    with closing(sqlite3.connect(path)) as db:
+        told = db.execute("SELECT body FROM record WHERE action = 'urgent-missing'").fetchall()
+    assert [json.loads(body) for [body] in told] == [{"file": file.name, "rows": 2 if cut == "the file" else 1}]
+
+
+async def test_a_line_of_a_sealed_segment_is_not_moved_again(tmp_path, monkeypatch):
+    """What was recorded once would be done a second time, according to the log."""
+    monkeypatch.setattr(lock, "URGENT_S", 0.3)
+    path, small = tmp_path / "audit.db", RetentionPolicy(segment_bytes=64 * 1024)
+    journal = await Journal.open(path, "test", small)
+    await act(journal, 1)
+    holder = Holder(FLOCK, Layout(path).lock)
+    await journal.finish(await journal.begin("kill", "fake", "box", {}), Outcome.OK, 1, {})
+    [file] = Layout(path).sessions.glob("*.urgent")
+    kept = file.read_bytes()
+    holder.release()
+    while len(Layout(path).indices()) < 3:
+        await act(journal, 20)
+    file.write_bytes(kept)
+    await act(journal, 1)
+    await journal.close()
+    assert not file.exists()
+    assert len(await query.entries(path, AuditQuery(action="kill"))) == 1
+    found = await verify.verify(path)
+    assert found.ok, found.problem

@@ -284,3 +284,36 @@ def test_what_only_begins_like_a_value_stays_beside_a_long_string():
     assert shown.startswith(b"a h\x1b]0;ttt")
     assert shown.endswith(b"t\x07ere\n")
     assert b"[secret]" not in shown
+
+
+class Counting(Redactor):
+    """Counts the bytes that it looks at."""
+
+    looked = 0
+
+    def split(self, data: bytes) -> tuple[bytes, bytes]:
+        self.looked += len(data)
+        return super().split(data)
+
+    def split_seen(self, data: bytes, line: visible_text.Line) -> tuple[bytes, bytes]:
+        self.looked += len(data)
+        return super().split_seen(data, line)
+
+
+FLOODS = [
+    b"\x1b]0;" + b"x" * 40_000 + b"\x07", b"\x1bP" + b"\x07" * 40_000 + b"\x1b\\", b"\x1b[" + b"1;" * 20_000 + b"m",
+    "\u200b".encode() * 12_000, b"\0" * 40_000, b"\x1b" * 4_000 + b"\x18", "\u009f".encode() + b"x" * 40_000 + "\u009c".encode(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("flood", FLOODS, ids=lambda one: repr(one[:6]))
+def test_codes_that_come_byte_by_byte_are_not_read_again_for_each(flood: bytes) -> None:
+    """200 KB of a control string took minutes, which held up the console."""
+    redactor = Counting([VALUE])
+    data = VALUE[:4].encode() + flood + VALUE[4:].encode() + b" and more\n"
+    mask = StreamRedactor(redactor)
+    shown = b"".join(mask.feed(data[at : at + 1]) for at in range(len(data))) + mask.flush()
+    assert redactor.looked < 256 * 1024 + 32 * len(data)
+    assert MASK in shown
+    assert VALUE[4:].encode() not in shown
+    assert shown.endswith(b" and more\n")

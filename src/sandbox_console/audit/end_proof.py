@@ -16,7 +16,8 @@ from sandbox_console.audit.reserve import Reserve
 
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
 CHANGED, UNANCHORED, FOREIGN, REWRITTEN = "log-changed", "anchors-missing", "anchors-changed", "pages-changed"
-UNDIGESTED, PLANTED, REFUSED = "digests-missing", "file-planted", "urgent-refused"
+UNDIGESTED, PLANTED = "digests-missing", "file-planted"
+REFUSED, MISSED = "urgent-refused", "urgent-missing"
 """What a checkpoint records because no later verification could notice it."""
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from msgspec import structs
 
-from sandbox_console.audit import rows, schema, sessions
-from sandbox_console.audit.end_proof import REFUSED, EndProof
+from sandbox_console.audit import rows, schema, segments, sessions
+from sandbox_console.audit.end_proof import MISSED, REFUSED, EndProof
 from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.open_segment import OpenSegment
 from sandbox_console.audit.rows import Chain, Draft, Row
-from sandbox_console.audit.urgent_rows import UrgentRows
+from sandbox_console.audit.urgent_rows import UrgentRows, noted_in
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
 
@@ -33,9 +33,11 @@ class Recovery:
 
         A file that cannot be read stays, and verify() counts it.
         """
-        if not urgent.path.exists():
+        if not (urgent.waiting or urgent.path.exists()):
             return
         with suppress(OSError, ValueError), urgent.taken() as (drafts, refused):
+            if missing := urgent.missing(drafts):
+                self._chain.tell(MISSED, {"file": urgent.path.name, "rows": missing})
             # A console may have died before it could remove the file, and an old line may have been copied into it.
             if left := {number: draft for number, draft in drafts.items() if not self._is_in_log(draft)}:
                 urgent.note(self._place(left))
@@ -63,7 +65,7 @@ class Recovery:
         """Move the urgent rows of a dead session. Returns whether none is left."""
         path = self._layout.urgent(session)
         with suppress(sqlite3.Error, AuditUnavailable):
-            self.move(UrgentRows(path, self._keys))
+            self.move(UrgentRows(path, self._keys, noted_in(path.with_suffix(".lock"))))
         return not path.exists()
 
     def _place(self, drafts: Mapping[int, Draft]) -> dict[int, int]:
@@ -81,8 +83,17 @@ class Recovery:
         return places
 
     def _is_in_log(self, draft: Draft) -> bool:
-        """Whether a row has been moved before."""
-        return rows.is_in(self._segment.there(), draft)
+        """Whether a row has been moved before, also into a segment that is sealed by now."""
+        if rows.is_in(self._segment.there(), draft):
+            return True
+        for index in self._layout.indices()[-2::-1]:
+            # One that cannot be read is what verify() tells.
+            with suppress(sqlite3.Error), closing(segments.connect_to_read(self._layout.segment(index))) as db:
+                if rows.is_in(db, draft):
+                    return True
+                if _ended(db) < draft.at_ns:  # a row is moved after it was written
+                    return False
+        return False
 
     def _attempt(self, draft: Draft) -> int | None:
         """The place of the attempt that a row ends; None if there is none."""
@@ -90,3 +101,9 @@ class Recovery:
         told = draft.action, draft.session, draft.request_id, str(Kind.ATTEMPT)
         found = self._segment.there().execute(sql, told).fetchone()
         return None if found is None else int(found[0])
+
+
+def _ended(db: sqlite3.Connection) -> int:
+    """The time of a segment's newest row, in nanoseconds."""
+    [newest] = db.execute("SELECT coalesce(max(ts_ns), 0) FROM record").fetchone()
+    return int(newest)

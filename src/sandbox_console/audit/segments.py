@@ -38,6 +38,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A reading connection to an existing segment. Raises sqlite3.Error."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
+
+
 def connect_frozen(path: Path) -> sqlite3.Connection:
     """A reading connection that needs no other file beside the segment, for a disk that is too full for one.
 
@@ -202,6 +207,6 @@ def _rendered(manifest: dict[str, Any]) -> str:
 
 
 def _readable_place(path: Path) -> Position | None:
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as db:
+    with suppress(sqlite3.Error), closing(connect_to_read(path)) as db:
         return rows.head(db)
     return None

@@ -11,8 +11,8 @@ import hmac
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,8 @@ FIRST = -1
 
 _DOMAIN = b"sandbox-console/audit/urgent/1\n"
 _MOST_BYTES = 64 << 20
+_NOTE_MOST = 256
+_NUMBER_MOST = 1 << 24
 
 
 class Claim:
@@ -55,14 +57,23 @@ class _Line(Struct, frozen=True):
 class UrgentRows:
     """The file of one session. Its rows are numbered -1, -2, ... until they have places in the chain."""
 
-    def __init__(self, path: Path, keys: Keys) -> None:
+    def __init__(self, path: Path, keys: Keys, noted: range = range(0)) -> None:
+        """``noted`` are the numbers of rows that a process which is gone left in the file."""
         self.path = path
         self._keys = keys
         self._guard = threading.Lock()  # rows are put while the journal's own thread waits for the lock
         self._put = 0
         self._places: dict[int, int] = {}
-        self.waiting = False
-        """Whether this process put rows that have no place yet."""
+        self._unplaced = noted  # the numbers of rows that have no place yet
+
+    @property
+    def waiting(self) -> bool:
+        """Whether rows that were put have no place yet."""
+        return bool(self._unplaced)
+
+    def missing(self, found: Container[int] = ()) -> int:
+        """How many of these rows are not among those that were found."""
+        return sum(number not in found for number in self._unplaced)
 
     def put(self, drafts: Sequence[Draft]) -> list[int]:
         """Write rows, on disk when this returns, and return their numbers. Raises OSError, ValueError."""
@@ -75,8 +86,9 @@ class UrgentRows:
                 structs.replace(draft, ref=ref, at_ns=time.time_ns()) for draft, ref in zip(drafts, refs, strict=True)
             ]
             self._write(b"".join(map(self._line, numbers, made)))
+            self._unplaced = range(self._unplaced[0] if self._unplaced else numbers[0], numbers[-1] - 1, -1)
             self._put += len(drafts)
-            self.waiting = True
+            self._note_unplaced()
             return numbers
 
     def placed(self, draft: Draft) -> Draft:
@@ -91,8 +103,9 @@ class UrgentRows:
         """
         with self._guard:
             yield self._read()
+            self._unplaced = range(0)
+            self._note_unplaced()
             self.path.unlink(missing_ok=True)
-            self.waiting = False
 
     def rows(self) -> dict[int, Draft]:
         """The rows by their numbers, oldest first. They stay. Raises OSError, ValueError."""
@@ -101,6 +114,17 @@ class UrgentRows:
     def note(self, places: Mapping[int, int]) -> None:
         """Note the places that rows got, by their numbers."""
         self._places |= places
+
+    def _note_unplaced(self) -> None:
+        """Note in the session's lock which rows are here, so that a file that is removed is missed."""
+        text = f" {self._unplaced[0]} {self._unplaced[-1]}" if self._unplaced else ""
+        with suppress(OSError):  # it is gone, or the disk is full: this process knows it anyway
+            fd = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            with os.fdopen(fd, "r+b") as file:
+                pid = file.readline(_NOTE_MOST).strip()
+                file.seek(0)
+                file.write(pid + b"\n" + text.encode())
+                file.truncate()
 
     def _write(self, lines: bytes) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -144,14 +168,31 @@ class UrgentRows:
             return None
 
 
-def waiting_in(sessions: Path) -> tuple[int, list[str]]:
-    """How many rows wait in the files of all sessions, and which files cannot be read, with the reason."""
-    found, unread = 0, []
-    for path in sorted(sessions.glob(f"*{SUFFIX}")):
+def noted_in(lock: Path) -> range:
+    """The numbers of the rows that a session noted in its lock."""
+    try:
+        first, last = map(int, read_own(lock, _NOTE_MOST).split()[1:])
+    except (OSError, ValueError):
+        return range(0)
+    return range(first, last - 1, -1) if -_NUMBER_MOST < last <= first < 0 else range(0)
+
+
+def waiting_in(sessions: Path) -> tuple[int, list[str], list[str]]:
+    """How many rows wait in the files of all sessions, which files cannot be read, and where rows are missing."""
+    found, unread, missing = 0, list[str](), list[str]()
+    files = {path.stem for suffix in (SUFFIX, ".lock") for path in sessions.glob(f"*{suffix}")}
+    for path in sorted(sessions / f"{name}{SUFFIX}" for name in files):
+        noted = noted_in(path.with_suffix(".lock"))
         try:
-            found += read_own(path, _MOST_BYTES).count(b"\n")
-        except FileNotFoundError:  # it has just been moved
-            continue
+            there = read_own(path, _MOST_BYTES).count(b"\n")
+        except FileNotFoundError:
+            there = 0
         except OSError as error:
-            unread.append(f"{path.name}: {error.strerror}")
-    return found, unread
+            unread.append(f"urgent rows cannot be read in {sessions.name}/{path.name}: {error.strerror}")
+            continue
+        found += there
+        if there < len(noted) and noted_in(path.with_suffix(".lock")) == noted:  # else it has just been moved
+            missing.append(
+                f"urgent rows are missing in {sessions.name}/{path.name}: {len(noted) - there} of {len(noted)}"
+            )
+    return found, unread, missing

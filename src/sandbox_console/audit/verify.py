@@ -80,8 +80,10 @@ async def _walk_segments(log: Log, found: Findings) -> Sequence[int]:
 
 def _count_urgent(layout: Layout, found: Findings) -> None:
     """Warn of urgent rows beside the log."""
-    waiting, unread = urgent_rows.waiting_in(layout.sessions)
-    found.warnings += [f"urgent rows cannot be read in {layout.sessions.name}/{one}" for one in unread]
+    waiting, unread, missing = urgent_rows.waiting_in(layout.sessions)
+    found.warnings += unread
+    for gone in missing:
+        found.fail(gone)
     if waiting:
         found.warnings.append(
             f"{waiting} urgent rows wait in {layout.sessions.name}/ until a console has the log's lock"

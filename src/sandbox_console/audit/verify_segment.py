@@ -14,7 +14,16 @@ from sandbox_console.audit import chain, page_digests, schema, segments
 from sandbox_console.audit.anchors import Check
 from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.db_thread import unit
-from sandbox_console.audit.end_proof import CHANGED, FOREIGN, PLANTED, REFUSED, REWRITTEN, UNANCHORED, UNDIGESTED
+from sandbox_console.audit.end_proof import (
+    CHANGED,
+    FOREIGN,
+    MISSED,
+    PLANTED,
+    REFUSED,
+    REWRITTEN,
+    UNANCHORED,
+    UNDIGESTED,
+)
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.page_digests import Digests
@@ -236,14 +245,16 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
 
 def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     """The problems that consoles saw and recorded."""
-    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?, ?, ?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
     words = {CHANGED: "rows that a console had written before it were missing or different",
              UNANCHORED: "the anchors or their key were missing, and new ones were started",
              FOREIGN: "bytes that are no part of an anchor followed the last anchor",
              REWRITTEN: "the segment's file had been changed where it has no row",
              UNDIGESTED: "the digests of its pages were gone, changed or set back, and new ones were made",
              PLANTED: "a file was beside the database that no console made, and was set aside unread",
-             REFUSED: "lines in a session's file of urgent rows were not a console's, and were refused"}  # fmt: skip
+             REFUSED: "lines in a session's file of urgent rows were not a console's, and were refused",
+             MISSED: "urgent rows that a console had written beside the log were missing"}  # fmt: skip
+    marks = ",".join("?" * len(words))
+    sql = f"SELECT seq, action FROM record WHERE action IN ({marks}) AND kind = 'checkpoint' ORDER BY seq"  # noqa: S608
     return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
 
 

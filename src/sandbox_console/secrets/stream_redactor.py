@@ -11,6 +11,8 @@ from sandbox_console.secrets.screen import Screen, roams
 
 _SCREEN_MOST = 16 * 1024  # bytes that are remembered, for a cursor that goes up to them
 _PIECE = 48 * 1024
+_SCANS = 16  # how often a byte is read while it waits, on average: a flood of codes, byte by byte, took minutes
+_SCANNED_AT_ONCE = 128 * 1024  # bytes that may be read again before that counts
 _LINE_MOST = 4096  # bytes of a line that are remembered, for a cursor that goes back to them
 
 
@@ -25,6 +27,8 @@ class StreamRedactor:
         self._recent: deque[bytes] = deque()  # what may be on the screen, while the cursor only goes on
         self._recent_size = 0
         self._held = b""
+        self._unread = bytearray()  # after what is held
+        self._credit = _SCANNED_AT_ONCE
         self._line, self._since = (
             visible_text.Line(),
             b"",
@@ -34,13 +38,23 @@ class StreamRedactor:
     @property
     def holding(self) -> bool:
         """Whether bytes are held back."""
-        return bool(self._held)
+        return bool(self._held or self._unread)
 
     def feed(self, data: bytes) -> bytes:
         """Bytes that may be shown so far. The last ones are held back while they may begin a value or a character."""
         if len(data) > _PIECE and not visible_text.plain(data):  # longer control strings are not followed at once
             return b"".join(self.feed(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE))
-        data = self._held + data if self._held else data
+        self._unread += data
+        self._credit = min(self._credit + _SCANS * len(data), _SCANNED_AT_ONCE)
+        size = len(self._held) + len(self._unread)
+        if self._held and size > self._credit < _SCANNED_AT_ONCE:
+            return b""
+        self._credit -= size
+        return self._read()
+
+    def _read(self) -> bytes:
+        """Read what is held and what followed. Returns what may be shown of it."""
+        data, self._unread = self._held + bytes(self._unread), bytearray()
         torn = data[len(data) - visible_text.torn(data) :]
         data = data[: len(data) - len(torn)]
         if not self._redactor.active:  # lines matter only for values: 1 GiB of zeros took 100 s of CPU
@@ -60,6 +74,10 @@ class StreamRedactor:
 
     def flush(self) -> bytes:
         """The remaining bytes, at the stream's end or when nothing has followed for a while."""
+        shown = self._read() if self._unread else b""
+        return shown + self._flushed()
+
+    def _flushed(self) -> bytes:
         held, self._held = self._held, b""
         if not self._line.moved and visible_text.plain(held):
             held = self._redactor.apply(held)

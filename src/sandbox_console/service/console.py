@@ -163,7 +163,7 @@ class Console(FleetReads):
         return await self._shares.ground()
 
     async def passing_ground(self) -> GuestFolders:
-        """Like `ground`, for files that are only on their way between a browser and a sandbox: they belong to the person.
+        """Like `ground`, for files on their way between a browser and a sandbox: they belong to the person.
 
         Where they are on this machine is not the person's choice, so no role is needed. The transfer itself is an
         action, which roles and labels decide.

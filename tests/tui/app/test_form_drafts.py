@@ -23,7 +23,7 @@ from sandbox_console.tui.dialogs.text_screen import TooSmallScreen
 from sandbox_console.tui.form.form_draft import DraftFile, without_secrets
 from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.form_screen import FormScreen
-from sandbox_console.tui.form.kept_form import _whose
+from sandbox_console.tui.form.form_with_draft import _whose
 
 __all__ = ["cli"]
 
