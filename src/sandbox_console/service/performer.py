@@ -243,22 +243,28 @@ class Performer:
         if isinstance(terminal, PassableTerminal):
             terminal.release()
         self._lost.passed_on(shell_record)
-        return self._session(action, permit, seen, request, shell_record.id)
+        return await self._session(action, permit, seen, request, shell_record.id)
 
     async def _attach(self, request: Request, action: OpenShell, permit: Permit) -> KeptSession:
         shell = await self._kept.find(action.attach)
         if shell.ref != action.ref:
             raise NotFound(f"{action.ref} has no kept shell {action.attach!r}", hint="sandbox-console shells ls")
         terminal = await self._kept.attach(shell, action, acting() or self._audit_log.actor)
-        return self._session(structs.replace(action, name=shell.name), permit, terminal, request, shell.id)
+        return await self._session(structs.replace(action, name=shell.name), permit, terminal, request, shell.id)
 
-    def _session(
+    async def _session(
         self, action: OpenShell, permit: Permit, terminal: HeldTerminal, request: Request, id_: str
     ) -> KeptSession:
+        viewing = await self._lost.hold(ShellRecord(
+            audit_id=permit.audit_id, ref=str(action.ref), name=request.target.name if request.target else "",
+            actor=acting() or self._audit_log.actor, began=time.time(), viewed=action.name,
+        ))  # fmt: skip
+
         async def note(body: Mapping[str, Any]) -> None:
             details = {**body, "actor": acting() or self._audit_log.actor}
             journal = await self._audit_log.journal()
             await journal.note(permit, request.backend, str(action.ref), masked(details, self._vault.redactor.text))
+            await self._lost.forget(viewing)
             if body.get("viewer") != DETACHED:
                 await self._kept.recorded(id_)
 
