@@ -51,7 +51,10 @@ def add_verbs(verbs: Verbs) -> None:
     _add_seeing(verbs)
     arguments_specs.add(verbs, _verb)
     _add_lifecycle(verbs)
-    _add_entering(verbs)
+    _add_exec(verbs)
+    _add_shell(verbs)
+    _add_shells(verbs)
+    _add_recordings(verbs)
     arguments_contents.add(verbs, _verb)
     _add_output(verbs)
     arguments_records.add(verbs, _verb)
@@ -120,7 +123,7 @@ def _add_selection(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--dry-run", action="store_true", help="with --label: only list them")
 
 
-def _add_entering(verbs: Verbs) -> None:
+def _add_exec(verbs: Verbs) -> None:
     exec_ = _verb(verbs, "exec", "run a command in a sandbox; stdin is passed on unless it is a terminal")
     exec_.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
     exec_.add_argument("--user", metavar="U", help="the user that runs it")
@@ -129,6 +132,9 @@ def _add_entering(verbs: Verbs) -> None:
     exec_.add_argument("--timeout", metavar="T", help="end its whole process tree after this time; exit 124")
     exec_.add_argument("--container", metavar="C", help=_CONTAINER)
     exec_.add_argument("--record", action="store_true", help="record its output; refused if that is not possible")
+
+
+def _add_shell(verbs: Verbs) -> None:
     shell = _verb(verbs, "shell", "open a shell on this terminal")
     shell.add_argument("name", metavar="NAME", nargs="?", help="a name, backend:name, or backend/host/id")
     shell.add_argument("--shell", metavar="PATH", help="by default the best one in the image")
@@ -145,6 +151,9 @@ def _add_entering(verbs: Verbs) -> None:
     )
     shell.add_argument("--as", metavar="SHELL", dest="as_", help="keep it under this name")
     shell.add_argument("--attach", metavar="SHELL", help="instead of NAME: come back to a kept shell")
+
+
+def _add_shells(verbs: Verbs) -> None:
     shells = _verb(verbs, "shells", "kept shells, which go on when their console ends")
     of_shells = shells.add_subparsers(dest="what", metavar="VERB", required=True)
     _verb(of_shells, "ls", "list kept shells with their viewers")
@@ -152,6 +161,9 @@ def _add_entering(verbs: Verbs) -> None:
     come.add_argument("name", metavar="SHELL", help="a name or an id from shells ls")
     over = _verb(of_shells, "end", "end kept shells and what they started")
     over.add_argument("names", metavar="SHELL", nargs="+", help="a name or an id from shells ls")
+
+
+def _add_recordings(verbs: Verbs) -> None:
     recordings = _verb(verbs, "recordings", "recorded shells and commands, as asciicast files")
     kept = recordings.add_subparsers(dest="what", metavar="VERB", required=True)
     _verb(kept, "ls", "list recordings, newest first, and check them against the audit log")
