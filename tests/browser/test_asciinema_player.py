@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from tests.browser.test_chromium import page
+from tests.cli.conftest import CONFIG, Cli
 from tests.support import asciinema
 from tests.support.require import missing, requires
 
@@ -31,9 +32,38 @@ def installed() -> None:
         pytest.skip(f"asciinema-player: {reason}")
 
 
-@pytest.fixture
-async def cast(tmp_path: Path) -> Path:
+@pytest.fixture(params=["shell", "exec"])
+async def cast(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A recording as the console writes it: colours, a wide character, another size, a masked secret."""
+    return await (_of_a_shell if request.param == "shell" else _of_a_command)(tmp_path)
+
+
+async def _of_a_command(folder: Path) -> Path:
+    """What ``exec --record`` wrote, of a real command."""
+    if reason := missing("bubblewrap"):
+        pytest.skip(reason)
+    cli, source = Cli(folder / "home"), folder / "value"
+    cli.home.mkdir()
+    source.write_text(SECRET)
+    source.chmod(0o600)
+    (cli.home / "config.toml").write_text(f'{CONFIG}[secrets.TOKEN]\nfrom = "file:{source}"\n')
+
+    def ok(*words: str) -> None:
+        process = cli.start(*words)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+
+    ok("create", "box", "--image", "host", "--secret", "TOKEN", "--", "sleep", "1000")
+    try:
+        script = r"printf '\033[1;31mred\033[0m 漢字\n'; echo token $TOKEN; printf '\033[10;20Hmoved' >&2; echo; echo after the resize"
+        ok("exec", "--record", "box", "--", "sh", "-c", script)
+    finally:
+        ok("rm", "--force", "box")
+    [path] = (cli.home / "state/recordings").glob("*.cast")
+    return path
+
+
+async def _of_a_shell(tmp_path: Path) -> Path:
     writer = Writer(tmp_path / "one.cast", {"width": 80, "height": 24, "timestamp": 1_700_000_000}, 1 << 20)
     await writer.begin()
     for data in ("$ \x1b[1;31mred\x1b[0m 漢字\r\n", f"token {SECRET}\r\n", "\x1b[10;20Hmoved"):

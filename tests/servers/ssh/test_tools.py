@@ -49,7 +49,7 @@ def found(folder: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-@pytest.mark.parametrize("program", ["scp", "rsync"])
+@pytest.mark.parametrize("program", [pytest.param("scp", marks=pytest.mark.slow), "rsync"])
 def test_a_tree_goes_in_and_comes_back(
     ssh: Ssh, box: str, backend: str, tree: Path, tmp_path: Path, program: str
 ) -> None:
@@ -73,6 +73,7 @@ def test_a_tree_goes_in_and_comes_back(
     assert found(tmp_path / "back") == found(tree)
 
 
+@pytest.mark.slow
 def test_git_clones_and_pushes(ssh: Ssh, box: str, backend: str, tmp_path: Path) -> None:
     name = {"GIT_SSH_COMMAND": f"ssh -F {ssh.config}"}
     for role in ("AUTHOR", "COMMITTER"):

@@ -223,7 +223,7 @@ async def test_a_tab_gets_a_name_a_bell_a_title_and_all_of_them_are_clean(run_ap
 
 LINKS = {  # what the guest writes: the question's title, its host, and whether it is only copied
     "a name over another address": (
-        b"\x1b]8;;https://evil.example/\x1b\\https://good.example\x1b]8;;\x1b\\",
+        b"\x1b]8;;https://evil.example/\x1b\\good.example\x1b]8;;\x1b\\",
         "evil.example",
     ),
     "a name in the address": (b"https://good.example@evil.example/x", "evil.example"),

@@ -31,8 +31,12 @@ async def proxy(context: Context) -> int:
             hint = f"sandbox-console start {sandbox.name}"
             raise Conflict(f"{sandbox.name} is not running: it is {sandbox.status}", hint=hint)
         keys = _keys(context)
+
+        def say(text: str) -> None:
+            context.say(f"sandbox-console: {text}")
+
         async with one_socket(source, target) as sock:
-            await serve(Guest(console, sandbox, context.consent(sandbox.ref.id)), keys, sock, context.say)
+            await serve(Guest(console, sandbox, context.consent(sandbox.ref.id)), keys, sock, say)
     return 0
 
 
