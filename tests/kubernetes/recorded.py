@@ -28,6 +28,8 @@ class Server:
             "/api/v1/namespaces/default/pods": recording("sandbox-pods"),
         }
         self.denied: set[str] = set()
+        self.reviewed = asyncio.Event()  # reviews are answered once it is set
+        self.reviewed.set()
         self.forbidden: set[str] = set()
         self.events: dict[str, asyncio.Queue[dict | None]] = {}
         self.asked: list[str] = []
@@ -44,6 +46,7 @@ class Server:
         self.asked.append(f"{request.method} {request.path_qs}")
         self.tokens.add(request.headers.get("Authorization", ""))
         if request.path.endswith("/selfsubjectaccessreviews"):
+            await self.reviewed.wait()
             asked = (await request.json())["spec"]["resourceAttributes"]
             allowed = f"{asked['verb']} {asked['resource']}" not in self.denied
             return web.json_response({"status": {"allowed": allowed}}, status=201)

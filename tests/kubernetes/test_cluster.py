@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from contextlib import aclosing
 from pathlib import Path
@@ -152,6 +153,20 @@ async def test_a_secret_of_the_cluster_is_named_and_never_read(backend, space, p
     assert items[0].data == b"value-in-cluster\n"
     assert "value-in-cluster" not in str(await backend.raw(ref)) + str(await backend.inspect(ref))
     await backend.remove(await permit("remove"), ref, force=True)
+
+
+async def test_a_runtime_class_is_used_or_missed(backend, permit):
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "plain"}, "handler": "runc"}
+    kubectl("apply", "--validate=false", "-f", "-", stdin=json.dumps(runtime))
+    asked = structs.replace(spec("classed", "sleep 1000"), runtime="plain")
+    ref = await backend.create(await permit("create"), asked, (), print)
+    await backend.start(await permit("start"), ref, ())
+    found = await backend.inspect(ref)
+    assert found.status is Status.RUNNING
+    assert ("runtime", "plain") in [(one.field, one.value) for one in found.effective]
+    await backend.remove(await permit("remove"), ref, force=True)
+    with pytest.raises(InvalidSpec, match="no RuntimeClass 'gvisor'"):
+        await backend.create(await permit("create"), structs.replace(asked, runtime="gvisor"), (), print)
 
 
 async def test_a_suspended_one_is_resumed_with_a_new_pod(backend, permit):

@@ -135,6 +135,26 @@ async def test_what_rbac_forbids_is_named_with_its_verb_and_resource(make, serve
     assert "list events" in told["rbac"].text
 
 
+async def test_rights_that_are_told_late_count_all_the_same(make, server, monkeypatch):
+    """A busy server, or one that was down when the console was opened."""
+    monkeypatch.setattr("sandbox_console.backends.kubernetes.backend.OPEN_S", 0.05)
+    server.denied = {"create pods"}
+    server.reviewed.clear()
+    busy = await make()
+    assert busy.capabilities().has(Capability.SHELL)
+    server.reviewed.set()
+    url, server.url = server.url, "http://127.0.0.1:9"
+    late = await make()
+    server.url = url
+    server.kubeconfig(late._cluster.scope.kubeconfig)
+    await late.close()  # so that it reads the kubeconfig again
+    assert (await late.health()).ok
+    async with asyncio.timeout(10):
+        while busy.capabilities().has(Capability.SHELL) or late.capabilities().has(Capability.SHELL):
+            await asyncio.sleep(0.01)
+    assert "create pods/exec" in late.capabilities().reason(Capability.SHELL)
+
+
 async def test_without_agent_sandbox_and_selector_there_is_nothing_to_show(make, server):
     del server.answers["/apis/agents.x-k8s.io/v1beta1"], server.answers[BOXES]
     health = await (await make()).health()

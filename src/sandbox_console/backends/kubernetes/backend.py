@@ -54,7 +54,7 @@ ENDS_STDIN = 30
 """The minor version of Kubernetes from which on every server can end the stdin of a command."""
 
 OPEN_S = 3.0
-"""How long opening waits for the answers about rights. A cluster that is silent is told by health."""
+"""How long opening waits for the answers about rights. Later ones count as they come."""
 
 
 class KubernetesBackend(GuestFiles, UnchangedImages):
@@ -71,23 +71,37 @@ class KubernetesBackend(GuestFiles, UnchangedImages):
         self._ends_stdin = False
         self._agent_sandbox = True
         self._metrics = False
+        self._learning: asyncio.Task[None] | None = None
         self._creation = Creation(self._cluster, self._finder.inventory)
         self._lifecycle = Lifecycle(self._cluster, self._finder)
 
     async def open(self) -> None:
         """Log in and ask what is allowed."""
         self._finder.inventory.ours = await asyncio.to_thread(lambda: self._installation.id)
+        await asyncio.wait({self._learn()}, timeout=OPEN_S)
+
+    def _learn(self) -> asyncio.Task[None]:
+        """Ask what the server and this login can do, unless that is known or being asked."""
+        if self._learning is None:
+            self._learning = asyncio.create_task(self._ask())
+        return self._learning
+
+    async def _ask(self) -> None:
         try:
-            async with asyncio.timeout(OPEN_S):
-                self._forbidden, found = await asyncio.gather(
-                    access.missing(self._cluster, RIGHTS), diagnosis.server(self._cluster)
-                )
-                self._ends_stdin, self._agent_sandbox = found.minor >= ENDS_STDIN, found.agent_sandbox
-                self._metrics = found.metrics
-        except (ConsoleError, TimeoutError):
+            self._forbidden, found = await asyncio.gather(
+                access.missing(self._cluster, RIGHTS), diagnosis.server(self._cluster)
+            )
+        except ConsoleError:  # it is asked again when the server answers
+            self._learning = None
             return
+        self._ends_stdin, self._agent_sandbox = found.minor >= ENDS_STDIN, found.agent_sandbox
+        self._metrics = found.metrics
 
     async def close(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
+            self._learning = None
         await self._cluster.close()
 
     def capabilities(self) -> Capabilities:
@@ -101,7 +115,10 @@ class KubernetesBackend(GuestFiles, UnchangedImages):
         )
 
     async def health(self) -> BackendHealth:
-        return await diagnosis.health(self._cluster)
+        found = await diagnosis.health(self._cluster)
+        if found.ok:
+            self._learn()
+        return found
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         return await diagnosis.look(self._cluster)
