@@ -307,3 +307,35 @@ async def test_a_secrets_file_that_a_guest_turned_into_a_link_is_not_read(home, 
         (home / "work/token").symlink_to(home / "private")
         with pytest.raises(SecretError, match="where a sandbox can write"):
             await console.perform(Exec(made.ref, ("true",))).result()
+
+
+BY_VARIABLE = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSLKEYLOGFILE", "OPENSSL_CONF", "PGPASSFILE", "NETRC")
+IN_HOME = (".netrc", ".pgpass", ".postgresql/root.crt")
+
+
+@pytest.mark.parametrize("how", ["in it", "relative", "by its link"])
+@pytest.mark.parametrize("name", [*BY_VARIABLE, *IN_HOME])
+async def test_no_library_reads_what_a_guest_can_write(home, monkeypatch, name, how):
+    """With another authority in SSL_CERT_FILE, a guest's server would be trusted for every address."""
+    async with open_console(backends=[FakeBackend([])]) as console:
+        await console.perform(Create(spec(home / "work"), "fake", "local")).result()
+    (home / "work/file").write_text("planted")
+    (home / "mine").write_text("the operator's")
+    (home / "work/link").symlink_to(home / "mine")
+    target = home / ("work/link" if how == "by its link" else "work/file")
+    if name in IN_HOME:
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).symlink_to(target)
+    else:
+        monkeypatch.chdir(home / "work")
+        monkeypatch.setenv(name, "file" if how == "relative" else str(target))
+    with pytest.raises(ConfigError, match=r"libraries of the console .* which a sandbox can write") as told:
+        async with open_console(backends=[FakeBackend([])]):
+            pass
+    assert "where no sandbox writes" in told.value.hint
+    if name in BY_VARIABLE:
+        monkeypatch.setenv(name, str(home / "mine"))
+    else:
+        (home / name).unlink()
+    async with open_console(backends=[FakeBackend([])]) as console:
+        assert "which libraries of the console" in workspace_problem(str(home), console._shares._own) or name in IN_HOME

@@ -140,6 +140,23 @@ async def test_an_error_that_names_the_word_has_its_hash_in_the_row(home):
     assert VALUE.encode() not in files_of(home)
 
 
+async def test_an_error_that_names_a_word_with_bytes_that_are_no_text_has_its_hash(home):
+    """An engine's errors are text, with a replacement for each such byte: the word was not recognised in them."""
+    backend = FakeBackend()
+
+    async def fails(*_):
+        raise NotFound(f"{VALUE}\ufffd: not found")
+
+    async with open_console(Config(secrets=UNUSED), backends=[backend]) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()
+        backend.exec = fails
+        with pytest.raises(NotFound, match=VALUE):
+            await console.perform(Exec(done.ref, (f"{VALUE}\udcff", "\ud800"))).result()
+        [entry] = await rows(console, "exec")
+    assert entry.end.body["error"] == f"{entry.attempt.body['argv'][0]}: not found"
+    assert VALUE.encode() not in files_of(home)
+
+
 async def test_a_refusal_that_names_the_word_has_its_hash_too(home):
     backend = FakeBackend()
     rules = Rules(deny=("exec",))

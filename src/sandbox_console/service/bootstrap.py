@@ -26,7 +26,7 @@ from sandbox_console.service.gate.audit_log import AuditLog, current_actor
 from sandbox_console.service.paths import Paths, find_paths
 from sandbox_console.service.people.identity import VARIABLE, rights_of_process
 from sandbox_console.service.people.users import Users
-from sandbox_console.service.private_folders import private_folders
+from sandbox_console.service.private_folders import library_files, private_folders
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import (
@@ -188,7 +188,8 @@ def own_places(config: Config, paths: Paths) -> OwnFolders:
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         found.append(("XDG_RUNTIME_DIR, with sockets of yours", Path(runtime)))
     private = () if config.policy.home_workspace else tuple(private_folders())
-    return OwnFolders(state, tuple(found), config.policy.home_workspace, tuple(_used(config)), private)
+    used, read = tuple(_used(config)), tuple(library_files())
+    return OwnFolders(state, tuple(found), config.policy.home_workspace, used, private, read)
 
 
 def _used(config: Config) -> Iterator[tuple[str, Path]]:

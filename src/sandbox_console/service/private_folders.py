@@ -1,6 +1,6 @@
-"""Lists the folders of a user, and of the engines on this machine, that no workspace should contain.
+"""Lists the folders and files of a user, and of the engines on this machine, that no workspace should contain.
 
-They have keys of the user's, programs that run as the user, or what other sandboxes are made of.
+They have keys of the user's, programs that run as the user, what other sandboxes are made of, or what libraries read.
 """
 
 from __future__ import annotations
@@ -42,6 +42,16 @@ _OF_THE_MACHINE = (
 )  # fmt: skip
 
 
+# What OpenSSL, aiohttp, requests and asyncpg read without being told: whom to trust, passwords, what to load.
+_READ_BY_VARIABLE = (
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "OPENSSL_CONF", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NETRC",
+    "PGPASSFILE", "PGSERVICEFILE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGSSLCRL",
+)  # fmt: skip
+_READ_IN_HOME = (
+    ".netrc", ".pgpass", ".pg_service.conf", ".postgresql/root.crt", ".postgresql/root.crl",
+    ".postgresql/postgresql.crt", ".postgresql/postgresql.key",
+)  # fmt: skip
+
 _MOVED = {".config/": "XDG_CONFIG_HOME", ".local/share/": "XDG_DATA_HOME"}
 
 
@@ -59,6 +69,17 @@ def private_folders() -> Iterator[tuple[str, Path]]:
                 yield what, Path(text).expanduser()
     for path in _OF_THE_MACHINE:
         yield _ENGINE, Path(path)
+
+
+def library_files() -> Iterator[tuple[str, Path]]:
+    """Yield what each file is that a library reads on its own, in words, and its path. All of them exist."""
+    for variable in _READ_BY_VARIABLE:
+        if (text := os.environ.get(variable, "")) and os.path.lexists(text):
+            yield f"{variable}, which libraries of the console use", Path(text).absolute()
+    with contextlib.suppress(RuntimeError):  # no home
+        for name in _READ_IN_HOME:
+            if os.path.lexists(path := Path.home() / name):
+                yield "which libraries of the console read", path
 
 
 def _moved(name: str) -> Iterator[Path]:

@@ -58,8 +58,16 @@ class Words:
         if len(data) < self._least or _OPTION.fullmatch(word):
             return word
         made = f"hmac:{hmac.new(self._key, data, hashlib.sha256).hexdigest()[:16]}"
-        self._hashes |= {word: made, repr(word)[1:-1]: made}
+        self._hashes |= dict.fromkeys((word, repr(word)[1:-1], _as_told(word)), made)
         return made
+
+
+def _as_told(word: str) -> str:
+    """The word as an engine's error has it, which is text: bytes that are none were replaced."""
+    try:
+        return word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return word
 
 
 def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,8 @@ class OwnFolders(Struct, frozen=True):
 
     ``home`` says that a home folder and one for temporary files may be shared. ``used`` are those that the console runs
     or reads: they must not be a workspace either, but the console does not end if another tool uses one as such.
-    ``private`` are the user's keys and programs, and what engines are made of.
+    ``private`` are the user's keys and programs, and what engines are made of. ``read`` are files that libraries use on
+    their own: one that a guest can change ends the console, as it would trust that guest's servers.
     """
 
     state: Path
@@ -43,6 +44,7 @@ class OwnFolders(Struct, frozen=True):
     home: bool = False
     used: tuple[tuple[str, Path], ...] = ()
     private: tuple[tuple[str, Path], ...] = ()
+    read: tuple[tuple[str, Path], ...] = ()
 
 
 class FolderGuard:
@@ -156,7 +158,7 @@ def workspace_problem(folder: str, own: OwnFolders) -> str:
     return (
         _touches(folder, theirs, own.places, known, _APART)
         or ("" if own.home else _too_wide(folder, theirs, known))
-        or _touches(folder, theirs, own.used, known, _APART)
+        or _touches(folder, theirs, (*own.used, *own.read), known, _APART)
         or _touches(folder, theirs, own.private, known, _ANOTHER)
     )
 
@@ -247,8 +249,10 @@ def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
         "keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME; "
         f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
     )
-    for label, guarded in own.places:
+    for label, guarded in (*own.places, *own.read):
         if root := _lies_in(str(guarded), folders) or led_by(guarded, guest_folders):
+            if (label, guarded) in own.read:
+                hint = "keep the file where no sandbox writes, and unset the variable that names it"
             raise ConfigError(f"{guarded}, {label}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
 
 
