@@ -1,5 +1,7 @@
 """The terminal of a shell: throughput and the delay of the loop, Ctrl+C in a flood, the echo of a key, memory.
 
+The echo is also measured in a container, beside ``docker exec -it``, where Docker can run.
+
 Run it with ``python benchmarks/shell.py``. It prints figures, also the machine's load, and asserts none.
 """
 
@@ -12,13 +14,25 @@ import pty
 import signal
 import statistics
 import struct
+import sys
+import tempfile
 import termios
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.support.engine import IMAGE, private_engine
+from tests.support.require import missing
 from textual.app import App, ComposeResult
 
+from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.model.action import Create, OpenShell, Remove
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import open_console
 from sandbox_console.tui.shell.terminal_link import ShellLink
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 from sandbox_console.tui.widgets.terminal.terminal import TerminalView
@@ -27,6 +41,9 @@ COLS, ROWS = 120, 40
 FLOOD_MB = 120
 TERMINALS = 50
 ROUNDS = 9
+KEYS = 100
+TYPING_S = 0.05
+"""Between two keys: nobody types faster, and what is drawn meanwhile is not in the way of the next echo."""
 
 
 class Local:
@@ -38,7 +55,7 @@ class Local:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.execvpe(argv[0], argv, {"TERM": "xterm-256color", "PATH": os.environ["PATH"], "PS1": "$ "})
+            os.execvpe(argv[0], argv, {**os.environ, "TERM": "xterm-256color", "PS1": "$ "})
         os.set_blocking(self.fd, False)
         self._ready = asyncio.Event()
         self.received = 0
@@ -155,22 +172,65 @@ async def interrupts(view: TerminalView) -> str:
     return f"Ctrl+C under yes: {statistics.median(found) * 1e3:.0f} ms (median), {max(found) * 1e3:.0f} ms (most)"
 
 
-async def echoes(view: TerminalView) -> str:
-    """A key until its echo over ``cat`` has been interpreted."""
-    session, times = Local("/bin/sh", "-c", "stty raw -echo; exec cat"), []
-    link = ShellLink(session, view.emulator, lambda *_: None)
+RAW = "stty raw -echo; exec cat"
+
+
+async def echo_times(view: TerminalView, session: Any) -> list[float]:
+    """From a key to its echo on the emulator, where ``cat`` echoes."""
+    times, echoed = [], asyncio.Event()
+    link = ShellLink(session, view.emulator, lambda *_: None, echoed.set)
     link.show_in(view)
-    await asyncio.sleep(0.5)
-    for _ in range(200):
-        before, began = session.received, time.perf_counter()
+    await asyncio.sleep(1)
+    for _ in range(KEYS):
+        echoed.clear()
+        began = time.perf_counter()
         link.send(b"x")
-        while session.received == before:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await echoed.wait()
         times.append(time.perf_counter() - began)
+        await asyncio.sleep(TYPING_S)
     await link.leave()
+    return times
+
+
+async def bare_times(local: Local) -> list[float]:
+    """From a key to its echo, read by nothing but this loop."""
+    times = []
+    await asyncio.sleep(1)
+    for _ in range(KEYS):
+        began = time.perf_counter()
+        await local.write(b"x")
+        await local.read()
+        times.append(time.perf_counter() - began)
+        await asyncio.sleep(TYPING_S)
+    return times
+
+
+async def echoes(view: TerminalView) -> str:
+    """A key until its echo over a local ``cat`` has been interpreted."""
+    session = Local("/bin/sh", "-c", RAW)
+    times = await echo_times(view, session)
     await session.close()
     return f"echo of a key through the link: {statistics.median(times) * 1e3:.2f} ms (median)"
+
+
+async def docker_echoes(view: TerminalView) -> str:
+    """A key's echo in a container: the console's shell beside ``docker exec -it``."""
+    async with open_console(backends=[DockerBackend("default")]) as console:
+        made = await console.perform(
+            Create(SandboxSpec("bench-echo", IMAGE, ("sleep", "600")), "docker", "default")
+        ).result()
+        assert made.ref is not None
+        session = await console.shell(OpenShell(made.ref))
+        await session.write(f"{RAW}\n".encode())
+        ours = await echo_times(view, session)
+        await session.close()
+        peer = Local("docker", "exec", "-it", made.ref.id, "sh", "-c", RAW)
+        theirs = await bare_times(peer)
+        await peer.close()
+        await console.perform(Remove(made.ref, force=True)).result()
+    mine, other = (statistics.median(times) * 1e3 for times in (ours, theirs))
+    told = f"docker exec -it {other:.2f} ms; added {mine - other:.2f} ms"
+    return f"echo of a key in a container: {mine:.2f} ms (median); {told}"
 
 
 def memory() -> str:
@@ -194,14 +254,24 @@ def memory() -> str:
     return f"memory: {small:.2f} MB each of {TERMINALS} with one screen; {full:.1f} MB for {kept:,} lines"
 
 
+async def show(measure: Callable[[TerminalView], Awaitable[str]]) -> None:
+    """Print one figure, measured in an app of its own."""
+    app = Screen()
+    async with app.run_test(size=(COLS, ROWS)):
+        print(await measure(app.query_one(TerminalView)), flush=True)
+
+
 async def main() -> None:
     """Print the figures."""
     print(f"load: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
     print(memory())
     for measure in (flood, interrupts, echoes):
-        app = Screen()
-        async with app.run_test(size=(COLS, ROWS)):
-            print(await measure(app.query_one(TerminalView)))
+        await show(measure)
+    if missing("docker"):
+        return
+    with private_engine() as engine, tempfile.TemporaryDirectory() as home:
+        os.environ |= {"DOCKER_HOST": engine.url, "SANDBOX_CONSOLE_HOME": home}
+        await show(docker_echoes)
 
 
 if __name__ == "__main__":

@@ -129,9 +129,11 @@ class Client:
 
 
 @asynccontextmanager
-async def client(server: Served, tls: ssl.SSLContext | bool = True):
+async def client(server: Served, tls: ssl.SSLContext | bool = True, *, reuse: bool = True):
+    """A client. Without ``reuse`` each request has its own connection: the server closes one that idles for 5 s."""
     jar = aiohttp.CookieJar(unsafe=True)
-    async with aiohttp.ClientSession(cookie_jar=jar, connector=aiohttp.TCPConnector(ssl=tls)) as session:
+    connector = aiohttp.TCPConnector(ssl=tls, force_close=not reuse)
+    async with aiohttp.ClientSession(cookie_jar=jar, connector=connector) as session:
         yield Client(session, server.url)
 
 

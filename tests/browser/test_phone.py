@@ -39,11 +39,14 @@ async def tap(page: Page, text: str, then: str = "", *, line: int = 1) -> None:
     ``line`` 1 is the line below the text, which belongs to the same row.
     """
     for _ in range(15):
-        if (row := at(await rows(page), text)) is not None:
-            await touch(page, row + line, (await rows(page))[row].index(text))
+        seen = await rows(page)
+        if (row := at(seen, text)) is not None:
+            await touch(page, row + line, seen[row].index(text))
+            if not then:
+                return
         elif not await shown(page, then):
             await swipe_up(page)
-        if not then or await shown(page, then):
+        if await shown(page, then):
             return
     pytest.fail(f"touching {text!r} did not show {then!r} but {[row for row in await rows(page) if row.strip()]}")
 
@@ -65,6 +68,19 @@ async def touch(page: Page, row: int, column: int) -> None:
     screen = await page.evaluate(SCREEN)
     x, y = screen["left"] + (column + 0.5) * screen["cell"], screen["top"] + (row + 0.5) * screen["line"]
     await page.touchscreen.tap(x, y)
+
+
+async def agree(page: Page, verb: str) -> None:
+    """Touch the answer beside Cancel until the question is gone."""
+    for _ in range(40):
+        shown = await rows(page)
+        row = at(shown, "Cancel")
+        if row is None:
+            return
+        if verb in shown[row]:
+            await touch(page, row + 1, shown[row].rindex(verb))
+        await asyncio.sleep(0.3)
+    pytest.fail(f"{verb} was not taken as an answer")
 
 
 async def swipe_up(page: Page) -> None:
@@ -96,14 +112,11 @@ async def test_a_sandbox_is_found_read_entered_and_stopped_by_touch_alone(phone:
         await sees(phone, "42in")
         await tap(phone, "Leave the shell", "STATE")
 
-        await tap(phone, "Actions", "Forward port")
-        await tap(phone, "Stop", "Cancel")
-        answers = at(await rows(phone), "Cancel")
-        await touch(phone, answers + 1, (await rows(phone))[answers].rindex("Stop"))
-        assert eventually(lambda: states(home)["seen-in-a-browser"] == "exited")
-        await tap(phone, "Actions", "Forward port")
-        await tap(phone, "Start")
-        assert eventually(lambda: states(home)["seen-in-a-browser"] == "running")
+        for verb, state in (("Stop", "exited"), ("Start", "running")):
+            await tap(phone, "Actions", "Forward port")
+            await tap(phone, verb, "Cancel")
+            await agree(phone, verb)
+            assert eventually(lambda state=state: states(home)["seen-in-a-browser"] == state)
 
 
 async def test_the_page_of_a_phone_logs_out_scrolls_and_has_room_with_its_keyboard_open(phone: Page, tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from tests.browser.serving import Served, eventually, served
-from tests.browser.test_chromium import page, sees
+from tests.browser.test_chromium import clipboard, page, rows, sees
 from tests.support.require import requires
 
 __all__ = ["page"]
@@ -78,6 +79,58 @@ async def test_a_sandbox_is_seen_stopped_and_on_record_as_the_browsers(page, ser
 
     assert eventually(lambda: stopped()["outcome"] == "ok")  # seen is not yet recorded
     assert stopped()["actor"].startswith("browser:")
+
+
+async def test_a_plain_drag_selects_and_copies_and_the_wheel_and_shift_pgup_scroll(
+    page, server: Served, home: Path, tmp_path: Path
+) -> None:
+    cli(home, "create", "long", "--image", "host", "--", "sh", "-c", "seq 1 300 | sed s/^/row-/; exec sleep 1000")
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    await page.goto(server.link)
+    await sees(page, "seen-in-a-browser")
+    box = await page.locator(".xterm-screen").bounding_box()
+    count = len(await rows(page))
+
+    async def drag(text: str, cells: int) -> None:
+        shown = await rows(page)
+        at = next(at for at, row in enumerate(shown) if text in row)
+        cell, y = box["width"] / max(map(len, shown)), box["y"] + (at + 0.5) * box["height"] / count
+        x = box["x"] + (shown[at].index(text) + 0.3) * cell
+        await page.mouse.move(x, y)
+        await page.mouse.down()
+        async with asyncio.timeout(10):
+            while not await page.evaluate("window.sandboxConsole.selected()"):
+                await page.mouse.move(x + 3 * cell, y, steps=2)
+                await asyncio.sleep(0.05)
+        await page.mouse.move(x + cells * cell, y, steps=3)
+        await page.mouse.up()
+        await page.mouse.move(x, y + 40, steps=3)  # a mouse that only moves leaves it
+
+    await page.keyboard.press("End")
+    await sees(page, "hello from inside")
+    await drag("hello from inside", 60)
+    await page.keyboard.press("Control+c")
+    assert await clipboard(page, server.url, tmp_path) == "hello from inside"
+    await drag("seen-in-a-browser", 16)
+    await page.keyboard.press("Control+c")
+    assert await clipboard(page, server.url, tmp_path) == "seen-in-a-browser"
+
+    await page.keyboard.press("Home")
+    await sees(page, "row-300")
+    await page.mouse.move(box["x"] + 200, box["y"] + box["height"] - 120)
+    await page.mouse.wheel(0, -600)
+    await goes(page, "row-300")
+    await page.mouse.wheel(0, 3000)
+    await sees(page, "row-300")
+    await page.keyboard.press("l")
+    await page.keyboard.press("Shift+PageUp")
+    await goes(page, "row-300")
+
+
+async def goes(page, text: str) -> None:
+    async with asyncio.timeout(15):
+        while any(text in row for row in await rows(page)):
+            await asyncio.sleep(0.05)
 
 
 async def test_a_sandbox_made_in_the_browser_outlives_its_session(page, server: Served, home: Path) -> None:

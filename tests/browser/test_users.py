@@ -111,7 +111,7 @@ async def test_unknown_names_and_wrong_passwords_get_one_answer(server: Served, 
 async def test_guesses_of_one_name_are_limited_and_lock_out_nobody_else(server: Served, home: Path) -> None:
     for name in ("ada", "bob"):
         users(home, "add", name, password=PASSWORD)
-    async with client(server) as it:
+    async with client(server, reuse=False) as it:
         codes = await asyncio.gather(*(log_in(it, "ada", f"a wrong one {number}") for number in range(20)))
         assert sorted(codes) == [403] * 5 + [429] * 15, "also when all come at once"
         assert await log_in(it, "ada", PASSWORD) == 429, "the right one is not checked either"

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from tests.support.file_keyring import file_keyring
 from tests.tui.app.scene import screen_text, until
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from sandbox_console.backends.bubblewrap.backend import BubblewrapBackend
-from sandbox_console.model.action import Create, Remove
+from sandbox_console.model.action import Create, Exec, Remove
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
@@ -22,15 +23,20 @@ from sandbox_console.tui.form.form_screen import FormScreen
 from sandbox_console.tui.form.secret_dialog import SecretScreen
 
 NAME, IMAGE, HOST, SECRET = "agent", "host", "api.example.com", "API_TOKEN"
+VALUE = "canary-5d1f00aa93"
 MOST_KEYS, MOST_OTHERS = 60, 15
 """The goals of docs/tui.md: all keys, and those that are not typed data."""
 
 
+@pytest.mark.parametrize("kind", ["variable", "keyring"])
 async def test_the_keys_from_an_empty_machine_to_a_sandbox_with_a_host_and_a_secret(
-    backend: BubblewrapBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: BubblewrapBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    """The value is in a variable of the console, or typed into the masked line and kept by the package ``keyring``."""
     monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv(SECRET, "canary-5d1f00aa93")
+    ring = file_keyring(tmp_path, monkeypatch)
+    if kind == "variable":
+        monkeypatch.setenv(SECRET, VALUE)
     (tmp_path / "home").mkdir(mode=0o700)
     typed: list[str] = []
     async with open_console(backends=[backend]) as console:
@@ -49,7 +55,10 @@ async def test_the_keys_from_an_empty_machine_to_a_sandbox_with_a_host_and_a_sec
             await press("f6", *HOST)
             await press("f7")
             await until(pilot, lambda: isinstance(app.screen, SecretScreen))
-            await press(*SECRET, "enter")
+            await press(*SECRET)
+            if kind == "keyring":
+                await press("down", "right", "right", "down", "down", *VALUE)
+            await press("enter")
             await until(pilot, lambda: isinstance(app.screen, FormScreen))
             await press("ctrl+s")
             await until(pilot, lambda: app.screen is app.main and app.fleet.sandboxes)
@@ -58,10 +67,15 @@ async def test_the_keys_from_an_empty_machine_to_a_sandbox_with_a_host_and_a_sec
             [made] = (await console.list())[0]
             assert made.spec is not None
             assert (made.spec.image, made.spec.egress, made.spec.secrets) == (IMAGE, (HOST,), (SECRET,))
-            assert f"[secrets.{SECRET}]" in find_paths().config_file.read_text()
-        data = sum(map(len, (NAME, IMAGE, HOST, SECRET)))
-        assert len(typed) <= MOST_KEYS
+        text = find_paths().config_file.read_text()
+        assert f"[secrets.{SECRET}]" in text
+        assert VALUE not in text
+        assert (VALUE in ring.read_text()) if kind == "keyring" else not ring.exists()
+        seen = await console.perform(Exec(made.ref, ("sh", "-c", f'test "${SECRET}" = {VALUE}'))).result()
+        assert seen.exit_code == 0
+        data = sum(map(len, (NAME, IMAGE, HOST, SECRET))) + (len(VALUE) if kind == "keyring" else 0)
         assert len(typed) - data <= MOST_OTHERS
+        assert kind == "keyring" or len(typed) <= MOST_KEYS
         await console.perform(Remove(made.ref, force=True)).result()
 
 

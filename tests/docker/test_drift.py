@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
+from sandbox_console.backends.docker import drift as engine_drift
 from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.errors import NotFound
 from sandbox_console.model import drift
 from sandbox_console.model.action import Create, Remove, Rename, Update
 from sandbox_console.model.audit import AuditQuery
-from sandbox_console.model.drift import DriftState, FieldDrift, drifted
+from sandbox_console.model.drift import MADE, DriftState, FieldDrift, drifted
 from sandbox_console.model.event import Changed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
@@ -38,7 +41,8 @@ async def box(console: Console, unique) -> AsyncIterator[SandboxRef]:
     spec = SandboxSpec(unique(), IMAGE, ("sleep", "1000"), memory_mib=64, cpus=0.5)
     made = await console.perform(Create(spec, "docker", "default")).result()
     yield made.ref
-    await console.perform(Remove(made.ref, force=True)).result()
+    with suppress(NotFound):  # one that was recreated is another
+        await console.perform(Remove(made.ref, force=True)).result()
 
 
 def docker(engine, *words: str) -> str:
@@ -183,6 +187,39 @@ async def test_swap_and_a_tie_to_cpus_from_outside_are_taken_away_again(console,
         box.id,
     )  # fmt: skip
     assert limits == f"{64 << 20} {64 << 20} 0-{last}"
+
+
+async def test_every_other_resource_that_docker_update_can_set_is_drift(console, box, engine):
+    """A weight is put back. The engine has no value that takes the others back, which is said."""
+    assert not MADE.keys() & set(await rows(console, box))
+    docker(engine, "update", "--cpu-shares", "512", "--memory-reservation", "32m", "--cpuset-mems", "0", box.id)
+    found = await console.inspect(box)
+    told = {name: (row.asked, row.found, row.by) for name, row in (await rows(console, box)).items()}
+    assert told == {
+        "cpu_shares": ("1024", "512", "outside the console"),
+        "memory_reservation": ("none", "32M", "outside the console"),
+        "cpuset_mems": ("every memory node", "0", "outside the console"),
+    }
+    assert drift.adopt(found).action is None
+    repair = drift.reapply(found)
+    assert set(repair.left) == {"memory_reservation", "cpuset_mems"}
+    plan = await console.plan(found, found.spec)
+    assert [(change.field, str(change.how)) for change in plan.changes] == [("cpu_shares", "live")]
+    await console.perform(repair.action).result()
+    assert set(await rows(console, box)) == set(repair.left)
+    recreated = await console.perform(Update(box, structs.replace(found.spec, env={"A": "1"}))).result()
+    try:
+        assert await rows(console, recreated.ref) == {}
+    finally:
+        await console.perform(Remove(recreated.ref, force=True)).result()
+
+
+def test_what_an_engine_reports_of_weights_and_real_time_is_worded():
+    host = {"BlkioWeight": 300, "CpuRealtimeRuntime": 950, "CpuRealtimePeriod": 0, "CpuShares": 1024}
+    data = {"Name": "/x", "Config": {}, "HostConfig": host}
+    found = engine_drift.found(data, {}, SandboxSpec("x", IMAGE), ())
+    told = {name: found[name] for name in MADE if found[name] and name != "network"}
+    assert told == {"blkio_weight": "300", "cpu_realtime": "950 of the default us"}
 
 
 async def test_memory_that_was_lowered_from_outside_leaves_room_to_swap(console, box, engine):

@@ -27,12 +27,14 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, Console, Leak, open_console
+from sandbox_console.service.config import RecordingOptions
 from sandbox_console.tui.app import ConsoleApp
 
 __all__ = ["docker_engine"]
 
 ANOTHER_USER = 12345
 DEADLINE_S = 60.0
+NOT_RECORDED = RecordingOptions()
 _ALL = AuditQuery(limit=500)
 _KEYS = {" ": "space", '"': "quotation_mark", "<": "less_than_sign", ">": "greater_than_sign", "$": "dollar_sign"}
 _LOOK = r"""
@@ -72,7 +74,9 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyt
 
 
 @asynccontextmanager
-async def running(place: Place, tmp_path: Path, canary: str) -> AsyncIterator[tuple[Console, Sandbox]]:
+async def running(
+    place: Place, tmp_path: Path, canary: str, recording: RecordingOptions = NOT_RECORDED
+) -> AsyncIterator[tuple[Console, Sandbox]]:
     """A console, and a sandbox with the value as a variable and as a file."""
     source = tmp_path / "value"
     source.write_text(canary)
@@ -83,7 +87,7 @@ async def running(place: Place, tmp_path: Path, canary: str) -> AsyncIterator[tu
     }
     name = f"canary-{os.getpid()}"
     spec = SandboxSpec(name, place.image, command=("sleep", "1000"), secrets=("TOKEN", "pem"))
-    config = Config(backend=place.backend.name, secrets=table)
+    config = Config(backend=place.backend.name, secrets=table, recording=recording)
     async with open_console(config, backends=[place.backend]) as console:
         made = await console.perform(Create(spec, place.backend.name, place.backend.host)).result()
         assert made.ref is not None

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.file_keyring import file_keyring
 
 from sandbox_console.errors import SecretError
 from sandbox_console.secrets import keyrings
@@ -150,29 +151,7 @@ async def test_the_loop_goes_on_while_a_program_runs():
 
 @pytest.fixture
 def keyring(tmp_path, monkeypatch):
-    """A keyring backend of a file, as ``keyring`` finds one: by its configuration."""
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "file_ring.py").write_text(
-        "import json, pathlib, keyring.backend, keyring.errors\n"
-        "class Ring(keyring.backend.KeyringBackend):\n"
-        "    priority = 1\n"
-        f"    path = pathlib.Path({str(tmp_path / 'ring.json')!r})\n"
-        "    def set_password(self, service, username, password):\n"
-        "        if service == 'broken': raise RuntimeError(password)\n"
-        "        kept = json.loads(self.path.read_text()) if self.path.exists() else {}\n"
-        "        if service != 'forgets': self.path.write_text(json.dumps(kept | {f'{service} {username}': password}))\n"
-        "    def get_password(self, service, username):\n"
-        "        if service == 'locked': raise keyring.errors.KeyringLocked('it')\n"
-        f"        if service == 'broken': raise RuntimeError('{VALUE}')\n"
-        "        return json.loads(self.path.read_text()).get(f'{service} {username}')\n"
-    )
-    config = tmp_path / "xdg" / "python_keyring"
-    config.mkdir(parents=True)
-    (config / "keyringrc.cfg").write_text(
-        f"[backend]\ndefault-keyring=file_ring.Ring\nkeyring-path={tmp_path / 'code'}\n"
-    )
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    return tmp_path / "ring.json"
+    return file_keyring(tmp_path, monkeypatch, broken=VALUE)
 
 
 async def test_a_keyring_gives_what_it_keeps(keyring):

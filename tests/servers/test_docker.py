@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
@@ -244,3 +248,39 @@ def test_one_that_is_killed_leaves_no_one_shot(home, token, tidy, who):
             assert any("removed 1 sandboxes" in line for line in server.lines)
     assert home.names() == []
     assert eventually(lambda: not running(mark))
+
+
+@pytest.mark.parametrize("what", ["api", "mcp"])
+async def test_a_command_of_a_kept_sandbox_ends_with_its_server(home, token, tidy, what):
+    """The sandbox stays, and so would the command, as the engine runs it."""
+    mark = f"7{time.monotonic_ns() % 10**8}"
+    with serving(home, "--api", "--mcp", "--no-page", what=what) as server:
+        if what == "api":
+            client = HttpSandboxClient(
+                server.url, default_workspace="agent-one", timeout_seconds=60, auth_token=token, grant_token=grant()
+            )
+            box = await client.create(SandboxSpec("kept", image=DEFAULT, memory_mib=64))
+            begun = asyncio.create_task(box.exec("sleep", [mark]))
+            assert await asyncio.to_thread(eventually, lambda: running(mark), 30)
+            server.stop(signal.SIGKILL)
+            assert isinstance((await asyncio.gather(begun, return_exceptions=True))[0], Exception)
+        else:
+            argv = [sys.executable, "-c", CALLER, server.url, home.token("alice", "mcp"), mark]
+            caller = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+            assert await asyncio.to_thread(eventually, lambda: running(mark), 30)
+            server.stop(signal.SIGKILL)
+            caller.kill()
+            caller.wait()
+    assert await asyncio.to_thread(eventually, lambda: not running(mark), 30)
+    assert len(home.names()) == 1, "only the command has ended"
+
+
+CALLER = """
+import asyncio, sys
+from tests.servers.test_mcp_http import client
+async def main(url, token, mark):
+    async with client(url, token) as one:
+        await one.call_tool("create", {"template": "job", "name": "kept"})
+        await one.call_tool("exec", {"name": "kept", "command": ["sleep", mark]})
+asyncio.run(main(*sys.argv[1:]))
+"""

@@ -117,7 +117,7 @@ def test_twenty_killed_consoles_lose_nothing(cli: Cli, box: str, way: str, monke
     again = asyncio.run(shown(cli, "held", b"o1ver"))
     assert (again.text(), again.contents(), again.cursor) == (whole.text(), whole.contents(), whole.cursor)
     cli.ok("shells", "end", "held")
-    assert not list(folder(cli).iterdir())
+    until(lambda: not list(folder(cli).iterdir()))
 
 
 def test_a_console_that_is_killed_while_it_opens_one_leaves_it_whole_or_not_at_all(cli: Cli, box: str) -> None:

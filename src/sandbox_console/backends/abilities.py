@@ -134,7 +134,7 @@ class Adopts(Protocol):
 class Rejoins(Protocol):
     """Needs no capability: a backend whose sandboxes other tools can change in what is no field of a spec.
 
-    ``sandbox_console.model.drift.MADE`` lists it: networks, the restart policy, swap, and the CPUs that one is tied to.
+    ``sandbox_console.model.drift.MADE`` lists it, as networks and the restart policy, and ``LASTING`` what stays.
     """
 
     async def rejoin(self, permit: Permit, ref: SandboxRef) -> None:

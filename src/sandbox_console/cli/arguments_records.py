@@ -109,3 +109,6 @@ def _add_egress(verbs: Any, verb: _Add) -> None:
         parser.add_argument("--since", metavar="T", help="only the last 10m, 2h, 1d")
         if name == "feed":
             parser.add_argument("-f", "--follow", action="store_true", help="follow new decisions until Ctrl+C")
+    offered = verb(egress, "presets", "list presets of hosts, or print the hosts of some, one per line")
+    offered.add_argument("presets", metavar="PRESET", nargs="*", help="such as pypi, npm, debian or github")
+    offered.add_argument("--image", metavar="I", help="for dir:PATH, the sources of the apt in that folder")

@@ -12,6 +12,7 @@ from sandbox_console.cli.create import follow
 from sandbox_console.cli.egress_explain import replay, test, time_left
 from sandbox_console.cli.formatting import duration, moment
 from sandbox_console.cli.lookup import find, warn_of_the_silent
+from sandbox_console.cli.presets import presets
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model import quantities
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
@@ -23,7 +24,9 @@ _HOSTS_HEAD = ("HOST", "PORTS", "DENIED", "ALLOWED", "FIRST", "LAST", "SANDBOXES
 
 
 async def egress(context: Context) -> int:
-    """``show``, ``allow``, ``deny``, ``remove``, ``test``, ``replay``, ``ls`` or ``feed``."""
+    """``show``, ``allow``, ``deny``, ``remove``, ``test``, ``replay``, ``ls``, ``feed`` or ``presets``."""
+    if context.args.what == "presets":
+        return await presets(context)
     verbs = {"show": _show, "allow": _change, "deny": _change, "remove": _change, "test": test, "replay": replay}
     async with context.open() as console:
         match context.args.what:

@@ -6,7 +6,6 @@ import asyncio
 import codecs
 import re
 from collections.abc import Callable, Sequence
-from secrets import token_hex
 
 from msgspec import structs
 
@@ -42,7 +41,7 @@ async def exec_(context: Context) -> int:
     request = _request(context)
     async with context.open() as console:
         sandbox = await find(context, console, context.args.name, changing=True)
-        request = structs.replace(request, ref=sandbox.ref, mark=token_hex(16))  # it ends if this process is killed
+        request = structs.replace(request, ref=sandbox.ref)
         output = Output(context)
         # The operation reads stdin and stops reading itself: closing it here would interrupt a read.
         io = ExecIO(chunks(context.streams.stdin), output.give)

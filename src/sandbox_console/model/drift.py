@@ -19,9 +19,22 @@ NETWORK = "network"
 RESTART = "restart_policy"
 SWAP = "swap"
 CPUSET = "cpuset"
+SHARES = "cpu_shares"
+CPUSET_MEMS = "cpuset_mems"
+RESERVATION = "memory_reservation"
+BLKIO = "blkio_weight"
+REALTIME = "cpu_realtime"
 OWN_NETWORK = "its own"
-MADE: Mapping[str, str] = {NETWORK: OWN_NETWORK, RESTART: "no", SWAP: "none", CPUSET: "every CPU"}
+MADE: Mapping[str, str] = {
+    NETWORK: OWN_NETWORK, RESTART: "no", SWAP: "none", CPUSET: "every CPU", SHARES: "1024",
+    CPUSET_MEMS: "every memory node", RESERVATION: "none", BLKIO: "default", REALTIME: "none",
+}  # fmt: skip
 """What is no field of a spec: how the console makes every sandbox. What is found of it is empty unless it differs."""
+
+LASTING = frozenset({CPUSET_MEMS, RESERVATION, BLKIO, REALTIME})
+"""Those that an engine cannot take back, as it reads the value for "not set" as "leave it as it is"."""
+
+_LASTS = "the engine cannot take it back while the sandbox exists: the next edit that recreates it does"
 
 _PLACES = ("workspace", "image")
 """Fields that drift when something on this machine is moved or removed, which the console cannot undo."""
@@ -120,6 +133,7 @@ def reapply(sandbox: Sandbox) -> DriftRepair:
         return DriftRepair()
     fields = drifted(sandbox)
     gone = {name: f"{sandbox.found[name]}: put it back, or change the spec" for name in fields if name in _PLACES}
+    gone |= {name: _LASTS for name in fields if name in LASTING}
     return DriftRepair(Update(sandbox.ref, sandbox.spec, drift="reapply") if set(fields) - set(gone) else None, gone)
 
 

@@ -72,24 +72,20 @@ def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
 
 def notes_on(texts: Sequence[str]) -> tuple[str, ...]:
     """The problem or possible mistake of each port; empty if there is none."""
-    return tuple(_note(texts[: at + 1]) for at in range(len(texts)))
+    taken: set[str] = set()
+    return tuple(_note(text, taken) for text in texts)
 
 
-def _note(texts: Sequence[str]) -> str:
+def _note(text: str, taken: set[str]) -> str:
+    """The note on one port. ``taken`` are the addresses of those before it, and gets its own."""
     try:
-        port = parse(texts[-1])
-        parse_all([text for text in texts if _valid(text)])
+        port = parse(text)
     except ValueError as error:
         return f"✕ {error}"
+    if port.host_port and port.host_address in taken:
+        return f"✕ {port.host_address} of this host is asked for twice"
+    taken.add(port.host_address)
     return "" if port.loopback else "! other machines can reach it"
-
-
-def _valid(text: str) -> bool:
-    try:
-        parse(text)
-    except ValueError:
-        return False
-    return True
 
 
 def freed(texts: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ SECRET_WORD = re.compile(
 )
 """Words in the names of variables that hold secrets."""
 
-_USERINFO = re.compile(r"(\w+://[^\s/:@]*):[^\s/@]+@")
+_USERINFO = re.compile(r"(?<!\w)(\w+://[^\s/:@]*):[^\s/@]+@")
 
 Inject = Literal["env", "file", "placeholder"]
 

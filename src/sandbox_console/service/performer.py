@@ -112,8 +112,8 @@ class Performer:
     ) -> ActionResult:  # fmt: skip
         from sandbox_console.service.effects.dispatch import carry_out
 
-        action = request.action
-        backend = await self._fleet.use(*place_of(action))
+        backend = await self._fleet.use(*place_of(request.action))
+        action = _marked(request.action, backend)
         await self._give_workspace(request)
         note_before(self._fleet.names, action)
         injects = self._vault.injects(backend.capabilities())
@@ -127,7 +127,7 @@ class Performer:
             self._audit_log.actor, self._end_sessions, self._recreations.steps(),
         )  # fmt: skip
         with remote_audit.noted() as ids:
-            async with self._marked(request, permit, backend, recorded), recorded_to_its_end(recorded):
+            async with self._held(action, request, permit, recorded), recorded_to_its_end(recorded):
                 result = await carry_out(action, permit, call)
         if recorded is not None:
             result = structs.replace(result, details={**result.details, "recording": await recorded.end()})
@@ -137,12 +137,11 @@ class Performer:
         return structs.replace(result, details={**result.details, **without})
 
     @asynccontextmanager
-    async def _marked(
-        self, request: Request, permit: Permit, backend: Backend, recorded: RecordedExec | None
+    async def _held(
+        self, action: Action, request: Request, permit: Permit, recorded: RecordedExec | None
     ) -> AsyncIterator[None]:
-        """Keep a record of a marked command while it runs, where it would go on if this console was killed."""
-        action = request.action
-        if not (isinstance(action, Exec) and action.mark and isinstance(backend, EndsLostShells)):
+        """Keep a record of a marked command while it runs, as it would go on if this console was killed."""
+        if not (isinstance(action, Exec) and action.mark):
             yield
             return
         name = request.target.name if request.target else ""
@@ -243,22 +242,28 @@ class Performer:
         if isinstance(terminal, PassableTerminal):
             terminal.release()
         self._lost.passed_on(shell_record)
-        return self._session(action, permit, seen, request, shell_record.id)
+        return await self._session(action, permit, seen, request, shell_record.id)
 
     async def _attach(self, request: Request, action: OpenShell, permit: Permit) -> KeptSession:
         shell = await self._kept.find(action.attach)
         if shell.ref != action.ref:
             raise NotFound(f"{action.ref} has no kept shell {action.attach!r}", hint="sandbox-console shells ls")
         terminal = await self._kept.attach(shell, action, acting() or self._audit_log.actor)
-        return self._session(structs.replace(action, name=shell.name), permit, terminal, request, shell.id)
+        return await self._session(structs.replace(action, name=shell.name), permit, terminal, request, shell.id)
 
-    def _session(
+    async def _session(
         self, action: OpenShell, permit: Permit, terminal: HeldTerminal, request: Request, id_: str
     ) -> KeptSession:
+        viewing = await self._lost.hold(ShellRecord(
+            audit_id=permit.audit_id, ref=str(action.ref), name=request.target.name if request.target else "",
+            actor=acting() or self._audit_log.actor, began=time.time(), viewed=action.name,
+        ))  # fmt: skip
+
         async def note(body: Mapping[str, Any]) -> None:
             details = {**body, "actor": acting() or self._audit_log.actor}
             journal = await self._audit_log.journal()
             await journal.note(permit, request.backend, str(action.ref), masked(details, self._vault.redactor.text))
+            await self._lost.forget(viewing)
             if body.get("viewer") != DETACHED:
                 await self._kept.recorded(id_)
 
@@ -357,3 +362,9 @@ def _opened(session: ShellSession) -> dict[str, Any]:
 def _row_end(result: ActionResult) -> tuple[Outcome, Mapping[str, Any], str]:
     outcome = Outcome.TIMED_OUT if result.timed_out else Outcome.OK
     return outcome, result.details, str(result.ref) if result.ref else ""
+
+
+def _marked(action: Action, backend: Backend) -> Action:
+    """The action; a command with a mark, where it would go on if this console was killed, whichever face began it."""
+    marks = isinstance(action, Exec) and not action.mark and isinstance(backend, EndsLostShells)
+    return structs.replace(action, mark=token_hex(16)) if marks else action

@@ -12,7 +12,7 @@ from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.errors import Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.drift import MADE
+from sandbox_console.model.drift import LASTING, MADE
 from sandbox_console.model.event import BackendEvent, HealthChanged, Removed
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Status
@@ -187,7 +187,7 @@ class FakeBackend(FakeGuest, FakeImages):
 
     async def rejoin(self, permit: Permit, ref: SandboxRef) -> None:
         await self._meet(permit, "rejoin")
-        await self._change(ref, found={**self._get(ref).found, **dict.fromkeys(MADE, "")})
+        await self._change(ref, found={**self._get(ref).found, **dict.fromkeys(MADE.keys() - LASTING, "")})
 
     def _found(self, ref: SandboxRef, spec: SandboxSpec) -> dict[str, object]:
         """What is found after an update: the requested limits, and the rest unchanged."""

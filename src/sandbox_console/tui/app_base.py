@@ -6,6 +6,7 @@ A user's requests go up as messages (`state.messages`). Only `BaseApp.agreed` is
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from textual import events
 from textual.drivers.linux_driver import LinuxDriver
@@ -15,6 +16,7 @@ from textual.reactive import reactive
 from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Consent, Console
+from sandbox_console.tui.base.plain_drags import PlainDrags
 from sandbox_console.tui.base.touch import mark_touch
 from sandbox_console.tui.base.type_ahead import TypeAheadApp
 from sandbox_console.tui.keys.keymap import load
@@ -38,7 +40,13 @@ class BaseApp(TypeAheadApp[None]):
 
         Textual reads it when the signal comes. A second signal that interrupts it there posts its newer size first.
         """
+        if isinstance(event, events.MouseDown | events.MouseUp) and self.is_web and not event.is_forwarded:
+            self._drags.note(event)
         await super().on_event(self._latest(event) if isinstance(event, events.Resize) else event)
+
+    @cached_property
+    def _drags(self) -> PlainDrags:
+        return PlainDrags(self)
 
     def _latest(self, event: events.Resize) -> events.Resize:
         driver = self._driver

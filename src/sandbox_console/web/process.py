@@ -122,8 +122,8 @@ class AppProcess(AppService):
         elif meta.get("type") == "faults" and isinstance(count := meta.get("count"), int):
             self.faults = count
             await self.remote_write_str(json.dumps(["faults", count]))
-        elif meta.get("type") == "pick_files":
-            await self.remote_write_str(json.dumps(["pick_files", None]))
+        elif meta.get("type") in {"pick_files", "free_drag"}:
+            await self.remote_write_str(json.dumps([meta["type"], None]))
         elif meta.get("type") in {"exit", "open_url", "deliver_file_start"}:
             await super().on_meta(data)
 

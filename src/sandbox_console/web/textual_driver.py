@@ -67,6 +67,10 @@ class BrowserDriver(WebDriver):
         """Let the page ask for files to upload."""
         self.write_meta({"type": "pick_files"})
 
+    def tell_free_drag(self) -> None:
+        """Let the page select text with the drag that begins now."""
+        self.write_meta({"type": "free_drag"})
+
     def tell_faults(self, count: int) -> None:
         """Let the page's title and icon say how many faults there are."""
         self.write_meta({"type": "faults", "count": count})
@@ -96,6 +100,9 @@ class SharedDriver(BrowserDriver):
 
     def _copy(self, encoded: str) -> None:
         del encoded
+
+    def tell_free_drag(self) -> None:
+        pass
 
     def tell_faults(self, count: int) -> None:
         del count

@@ -5,14 +5,17 @@ from __future__ import annotations
 import tomllib
 
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import screen_text, until
 from tests.tui.app.test_bursts import settled
 from tests.tui.app.test_flows import fill, on
 from textual.widgets import Button, Input
 
+from sandbox_console.model.action import Update
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import Section
+from sandbox_console.service import Consent
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.form_preview import FormPreview
@@ -135,6 +138,55 @@ async def test_a_folded_section_says_what_is_in_it_and_opens_for_its_problem(run
         await until(pilot, lambda: "workspace /srv" in screen_text(app))
         section.collapsed = False
         await until(pilot, lambda: str(section.query_one("CollapsibleTitle").label) == Section.FILES)
+
+
+async def test_the_basics_fold_like_the_others_by_key_and_by_mouse(run_app):
+    async with run_app(size=(120, 40)) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, name="web", image="python:3.12")
+        basics = app.screen.query(FormSection).first()
+        assert basics.section is Section.BASICS
+        app.screen.query_one("#field-name").focus()
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: "▸ Basics  name web · on fake · image python:3.12" in screen_text(app))
+        assert not in_view(app, app.screen.query_one("#backend"))
+        await pilot.click(basics.query_one("CollapsibleTitle"))
+        await until(pilot, lambda: not basics.collapsed)
+        assert str(basics.query_one("CollapsibleTitle").label) == "Basics"
+        await fill(app, pilot, name="bad name!")
+        basics.collapsed = True
+        await until(pilot, lambda: "▸ Basics  ✕ 1 to fix" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: not basics.collapsed and app.focused and app.focused.id == "field-name")
+
+
+async def test_what_another_console_changed_meanwhile_is_not_undone(run_app, fake):
+    """Neither if it came before the question, nor while it was open: then the form looks again."""
+    async with run_app() as (app, pilot):
+        ref = fake.sandboxes["aaaaaaaaaaaa"].ref
+
+        async def elsewhere(**fields):
+            now = (await app.service.inspect(ref)).spec
+            await app.service.perform(Update(ref, structs.replace(now, **fields)), consent=Consent(True)).result()
+
+        await pilot.press("e")
+        await until(pilot, on(app, FormScreen))
+        form = app.screen
+        await elsewhere(memory_mib=77)
+        await fill(app, pilot, pids="99")
+        await pilot.press("ctrl+s")
+        await until(pilot, on(app, ConfirmScreen))
+        assert "memory" not in screen_text(app).partition("live")[2].partition("$")[0]
+        await elsewhere(cpus=0.5)
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen is form and "Somebody changed it meanwhile" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen is app.main)
+        spec = fake.sandboxes["aaaaaaaaaaaa"].spec
+        assert (spec.memory_mib, spec.cpus, spec.pids) == (77, 0.5, 99)
 
 
 @pytest.mark.parametrize("answer", ["k", "click"])

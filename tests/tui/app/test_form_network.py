@@ -8,6 +8,7 @@ from tests.tui.app.test_flows import on, row_of
 from textual.widgets import Button, Input, Static
 
 from sandbox_console.errors import UsageError
+from sandbox_console.model.access import Access, limited_to
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.egress_advice import notes_on
 from sandbox_console.model.egress_rules import split_target
@@ -134,6 +135,33 @@ async def test_presets_of_the_package_and_of_the_user_are_added(run_app):
         await until(pilot, lambda: app.screen is form and "api.anthropic.com" in entries(app))
 
 
+async def test_presets_of_registries_are_what_this_machine_is_set_to(run_app, monkeypatch, tmp_path):
+    """Also of an image that is a folder; and what is not known is said, with what to do, and adds nothing."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CARGO_HOME", str(tmp_path / "cargo"))
+    monkeypatch.setenv("PIP_INDEX_URL", "https://user:sesame@mirror.example/simple")
+    sources = tmp_path / "image" / "etc" / "apt" / "sources.list"
+    sources.parent.mkdir(parents=True)
+    sources.write_text("deb http://deb.example/debian stable main\n")
+    async with run_app() as (app, pilot):
+        form = await opened(app, pilot)
+        form.query_one("#field-image", Input).value = f"dir:{tmp_path}/image"
+        await pilot.press("f8")
+        await until(pilot, on(app, HostChoice))
+        listed = app.screen.query_one(EntryList)
+        shown = " ".join(f"{one.text} {one.note}" for one in listed._entries)
+        assert "mirror.example  (from PIP_INDEX_URL" in shown
+        assert "deb.example  (from /etc/apt/sources.list of the image)" in shown
+        assert "Crates: Rust packages, as cargo is set up here ✕ not known: neither" in shown
+        assert "add [presets.crates] to " in shown
+        assert "sesame" not in shown + screen_text(app)
+        await pilot.press("c", "enter")
+        await until(pilot, lambda: "its hosts are not known" in screen_text(app))
+        await pilot.press("d", "space", "p", "space", "c", "space", "enter")
+        await until(pilot, lambda: app.screen is form and len(entries(app)) >= 2)
+        assert {"mirror.example", "deb.example"} <= set(entries(app))
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -158,6 +186,16 @@ def test_presets_of_others_are_not_used():
     found, problem = load_presets(find_paths().config_file)
     assert "is not used: every user may write" in problem
     assert all("mirror" not in one.title for one in found)
+
+
+async def test_people_other_than_admins_are_not_told_how_the_machine_is_set_up(run_app, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example/simple")
+    async with run_app() as (app, pilot):
+        await opened(app, pilot)
+        with limited_to(lambda: Access(role="operator")):
+            choice = await app.screen._presets()
+        assert "Those of registries are left out: " in choice._note
+        assert "mirror.example" not in repr([entry for entry, _ in choice._offered])
 
 
 def test_the_presets_of_the_package_have_valid_hosts_and_a_source():

@@ -7,12 +7,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sandbox_console.backends.docker.labels import EGRESS
-from sandbox_console.model.drift import CPUSET, NETWORK, RESTART, SWAP
+from sandbox_console.model.drift import (
+    BLKIO,
+    CPUSET,
+    CPUSET_MEMS,
+    NETWORK,
+    REALTIME,
+    RESERVATION,
+    RESTART,
+    SHARES,
+    SWAP,
+)  # fmt: skip
 from sandbox_console.model.quantities import size_text
 from sandbox_console.model.spec import SandboxSpec
 
 DEFAULT_PIDS = 256
 """The limit of processes if none is requested."""
+
+DEFAULT_SHARES = 1024
+"""The weight of a container that was given none (docker run --cpu-shares)."""
 
 _MIB = 1024 * 1024
 
@@ -43,6 +56,11 @@ def found(data: Mapping[str, Any], info: Mapping[str, Any], spec: SandboxSpec, r
         RESTART: restart_policy(data),
         SWAP: swap(host, info),
         CPUSET: cpuset(host, info),
+        SHARES: shares(host),
+        CPUSET_MEMS: str(host.get("CpusetMems") or ""),
+        RESERVATION: _size(host.get("MemoryReservation") or 0),
+        BLKIO: str(host.get("BlkioWeight") or ""),
+        REALTIME: _realtime(host),
     } | _unenforced(memory, nano, pids, spec)
 
 
@@ -110,6 +128,22 @@ def cpuset(host: Mapping[str, Any], info: Mapping[str, Any]) -> str:
     """The CPUs that a container is tied to, such as ``0-1,4``; empty if it may use all."""
     tied = str(host.get("CpusetCpus") or "")
     return tied if tied and _numbers(tied) != _numbers(every_cpu(info)) else ""
+
+
+def shares(host: Mapping[str, Any]) -> str:
+    """The weight of a container when CPUs are short, if it is not that of one without a weight."""
+    weight = host.get("CpuShares") or DEFAULT_SHARES
+    return "" if weight == DEFAULT_SHARES else str(weight)
+
+
+def _size(octets: int) -> str:
+    return size_text(math.ceil(octets / _MIB)) if octets else ""
+
+
+def _realtime(host: Mapping[str, Any]) -> str:
+    """The time for real-time tasks, and the period that it is of, in microseconds."""
+    runtime, period = (host.get(f"CpuRealtime{key}") or 0 for key in ("Runtime", "Period"))
+    return f"{runtime} of {period or 'the default'} us" if runtime or period else ""
 
 
 def every_cpu(info: Mapping[str, Any]) -> str:

@@ -12,7 +12,15 @@ from msgspec import structs
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import translate
-from sandbox_console.backends.docker.drift import cpuset, every_cpu, networks, restart_policy, swap
+from sandbox_console.backends.docker.drift import (
+    DEFAULT_SHARES,
+    cpuset,
+    every_cpu,
+    networks,
+    restart_policy,
+    shares,
+    swap,
+)
 from sandbox_console.backends.docker.egress import EgressAbilities
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.gateway_config import Gateway
@@ -78,6 +86,8 @@ def _undone(data: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
         made |= {"Memory": host["Memory"], "MemorySwap": host["Memory"]}
     if cpuset(host, info):
         made["CpusetCpus"] = every_cpu(info)
+    if shares(host):
+        made["CpuShares"] = DEFAULT_SHARES
     return made
 
 

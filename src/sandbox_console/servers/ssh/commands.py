@@ -6,7 +6,6 @@ import asyncio
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from secrets import token_hex
 
 import asyncssh
 
@@ -37,7 +36,7 @@ async def run(guest: Guest, process: Process) -> int:
     """
     shell = await guest.shell()
     argv = (shell, "-c", process.command) if process.command is not None else (shell, "-l")
-    action = Exec(guest.ref, argv, accepted(process.env), user=guest.user, mark=token_hex(16))
+    action = Exec(guest.ref, argv, accepted(process.env), user=guest.user)
     output = _Output(process)
     operation = guest.console.perform(action, consent=guest.consent, io=ExecIO(output.typed(), output.give))
     output.operation = operation

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from sandbox_console.backends.abilities import Bounded
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.drift import MADE, current
+from sandbox_console.model.drift import LASTING, MADE, current
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import required_capabilities
@@ -129,7 +129,7 @@ def differing(sandbox: Sandbox, new: SandboxSpec, problems: Mapping[str, str]) -
 def _put_back(sandbox: Sandbox) -> Iterator[Change]:
     """The changes of what is no longer as the console makes every sandbox. They need no new one."""
     for name, made in MADE.items():
-        if wrong := sandbox.found.get(name):
+        if name not in LASTING and (wrong := sandbox.found.get(name)):
             yield Change(name, wrong, made, How.LIVE, "another tool changed it")
 
 

@@ -23,6 +23,7 @@ from sandbox_console.service.sessions.lost_records import settle
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecord, ShellRecords
 
 REASON = "the process that held it was killed"
+LEFT = "its console was killed"
 
 
 class LostShells:
@@ -95,10 +96,12 @@ class LostShells:
     async def _finish(self, record: ShellRecord, ref: SandboxRef) -> None:
         journal = await self._audit_log.journal()
         permit = journal.inherited(record.audit_id, record.verb)
-        body: dict[str, Any] = {
-            "exit": None, "signal": None, "reason": REASON,
-            "duration_s": round(max(0.0, time.time() - record.began), 3),
-        }  # fmt: skip
+        duration = {"duration_s": round(max(0.0, time.time() - record.began), 3)}
+        if record.viewed:
+            left = {"shell_name": record.viewed, "viewer": LEFT, "actor": record.actor}
+            await journal.note(permit, ref.backend, record.ref, left | duration)
+            return
+        body: dict[str, Any] = {"exit": None, "signal": None, "reason": REASON} | duration
         problem = None
         if record.ended is not None:  # the holder of a kept shell has written how it ended
             body |= record.ended

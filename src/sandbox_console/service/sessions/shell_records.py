@@ -27,6 +27,7 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
     """One shell or marked command: its row in the audit log, its sandbox, and a mark of its processes.
 
     ``began`` is in seconds since the epoch. ``kept`` is the name of a kept shell, whose holder writes how it ``ended``.
+    ``viewed`` is that of one to which a console is attached: only the console's leaving is to be noted.
     """
 
     audit_id: int
@@ -38,6 +39,7 @@ class ShellRecord(Struct, frozen=True, kw_only=True):
     mark: str = ""
     recording: str = ""
     kept: str = ""
+    viewed: str = ""
     ended: dict[str, Any] | None = None
     verb: str = OpenShell.verb
 

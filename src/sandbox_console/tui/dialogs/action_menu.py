@@ -70,7 +70,7 @@ class MenuScreen(ModalScreen[str]):
             box.border_title = Content(self._title)
             yield OptionList(
                 *[
-                    Option(choice_line(choice), id=choice.action, disabled=bool(choice.unfit))
+                    Option(self._prompt(choice), id=choice.action, disabled=bool(choice.unfit))
                     for choice in self._choices
                 ],
                 compact=True,
@@ -83,9 +83,12 @@ class MenuScreen(ModalScreen[str]):
         for options in self.query(OptionList):
             width = options.scrollable_content_region.width - _BLANKS
             for at, choice in enumerate(self._choices if width > 0 else ()):
-                line = choice_line(choice, width)
-                missing = LINES - len(line.plain.split("\n")) if by_touch(self.app) else 0
-                options.replace_option_prompt_at_index(at, Content.assemble(line, "\n " * missing))
+                options.replace_option_prompt_at_index(at, self._prompt(choice, width))
+
+    def _prompt(self, choice: Choice, width: int = 0) -> Content:
+        line = choice_line(choice, width)
+        missing = LINES - len(line.plain.split("\n")) if by_touch(self.app) else 0
+        return Content.assemble(line, "\n " * missing)
 
     def on_key(self, event: Key) -> None:
         for choice in self._choices:

@@ -11,8 +11,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
+from textual.css.query import QueryType
 from textual.events import DescendantFocus
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Button, Checkbox, Collapsible, Input, Select, Static
 
 from sandbox_console.errors import ConsoleError
@@ -55,7 +57,6 @@ class FormBase(FormTools):
     FormBody { width: 3fr; margin-top: 1; padding: 0 2; scrollbar-size-vertical: 1; }
     FormBody FormRow { height: auto; max-width: 110; }
     FormBody Horizontal { height: 1; max-width: 110; }
-    FormBody > FormRow, FormBody > #backend-line { padding-left: 2; }
     FormBody .label { width: 14; color: $text-muted; }
     FormBody Input { width: 1fr; height: 1; border: none; padding: 0 1; background: $panel; }
     FormBody Input:focus { background: $primary 25%; }
@@ -144,6 +145,11 @@ class FormBase(FormTools):
             self.body.focus_first()
         if self.editing or self.draft.texts:
             self.check_soon()
+
+    def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        """Go to the next field; from nowhere to the first that can be changed, and not to the title before it."""
+        first = self.body.focus_first() if self.focused is None and selector == "*" else None
+        return first or super().focus_next(selector)
 
     def on_resize(self) -> None:
         """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Input, Select, Static
 
 from sandbox_console.model import ports
@@ -30,7 +31,7 @@ from sandbox_console.tui.text.formatting import sandbox_host
 
 """A backend and one of its hosts."""
 
-_OPEN = (Section.RESOURCES, Section.NETWORK, Section.SECRETS)
+_OPEN = (Section.BASICS, Section.RESOURCES, Section.NETWORK, Section.SECRETS)
 """Sections that are initially unfolded, whatever they contain."""
 
 
@@ -63,10 +64,11 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         texts = self.texts
         for section, fields in itertools.groupby(self.fields, key=lambda field: field.section):
             rows = [self.row(field, texts.get(field.name, "")) for field in fields]
-            if section is Section.BASICS:
-                yield from self._basics(rows)
+            folded = section not in _OPEN and not any(row.begins for row in rows)
+            if rows[0].field.name == "name":
+                contents = (rows[0], self._backend_line(), *rows[1:])
+                yield FormSection(section, contents, folded=folded, place=self._place)
             else:
-                folded = section not in _OPEN and not any(row.begins for row in rows)
                 yield FormSection(section, rows, folded=folded)
         yield Static(self._fixed_words(), id="fixed", markup=False)
 
@@ -102,23 +104,21 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         typed, left_out = self._draft.texts.get(field.name), self._draft.left_out.get(field.name, ())
         return typed if typed is None or not left_out else with_entries_of(typed, text, left_out)
 
-    def _basics(self, rows: Iterable[FormRow]) -> ComposeResult:
-        """Yield the name, the place, and the rest."""
-        for row in rows:
-            yield row
-            if row.field.name == "name":
-                yield from self._backend_line()
-
-    def _backend_line(self) -> ComposeResult:
-        with Horizontal(id="backend-line"):
-            yield Static("Backend", classes="label")
-            if self._sandbox is not None:
-                yield Static(Content(sandbox_host(self._sandbox)))
-                return
+    def _backend_line(self) -> Horizontal:
+        """Return the line with the place: the only one of a sandbox that exists, or a choice for a new one."""
+        place: Widget
+        if self._sandbox is not None:
+            place = Static(Content(sandbox_host(self._sandbox)))
+        else:
             places, kept = self._places, self._draft.host
-            yield HostSelect([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
-                         id="backend", prompt="no backend answers",
-                         value=kept if kept and kept in places else places[0] if places else Select.NULL)  # fmt: skip
+            begin = kept if kept and kept in places else places[0] if places else Select.NULL
+            place = HostSelect([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
+                               id="backend", prompt="no backend answers", value=begin)  # fmt: skip
+        return Horizontal(Static("Backend", classes="label"), place, id="backend-line")
+
+    def _place(self) -> str:
+        """Return the place as it is shown in the summary."""
+        return _label(self.host) if self.host else "no backend"
 
     def offer(self, places: Sequence[HostKey]) -> None:
         """Offer these places. The chosen one stays chosen, even while it does not answer."""
@@ -180,9 +180,12 @@ class FormBody(VerticalScroll, inherit_bindings=False):
             section.refresh_title()
         return rest
 
-    def focus_first(self) -> None:
-        """Focus the first field that can be changed."""
-        self.query("FormRow Input:enabled").first(Input).focus()
+    def focus_first(self) -> Widget | None:
+        """Focus the first field that can be changed, and return it; None if there is none."""
+        first = next(iter(self.query("FormRow Input:enabled").results(Input)), None)
+        if first is not None:
+            self.screen.set_focus(first)
+        return first
 
     def focus_problem(self, *, after: bool = False) -> None:
         """Focus the first field with a problem, or with ``after`` the next one after the focused field."""

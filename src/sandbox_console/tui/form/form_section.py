@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from textual import on
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Collapsible
 from textual.widgets._collapsible import CollapsibleTitle  # not exported, but the only way to use Content as a label
 
@@ -19,7 +20,11 @@ _SHOWN = 40
 
 
 class FormSection(Collapsible):
-    """The fields of one section, with their rows in order."""
+    """The fields of one section, with their rows in order.
+
+    ``contents`` are the rows with what else is between them. ``place`` says where the sandbox will be, for the summary
+    of the section that has it.
+    """
 
     DEFAULT_CSS = """
     FormSection { height: auto; border: none; padding: 0; margin: 0; background: $background; max-width: 110; }
@@ -29,10 +34,14 @@ class FormSection(Collapsible):
     FormSection Contents { padding: 0 0 0 2; height: auto; }
     """
 
-    def __init__(self, section: Section, rows: Iterable[FormRow], *, folded: bool) -> None:
-        self.rows = list(rows)
-        super().__init__(*self.rows, title="", collapsed=folded, collapsed_symbol="▸", expanded_symbol="▾")
+    def __init__(
+        self, section: Section, contents: Iterable[Widget], *, folded: bool, place: Callable[[], str] = str
+    ) -> None:
+        widgets = list(contents)
+        self.rows = [one for one in widgets if isinstance(one, FormRow)]
+        super().__init__(*widgets, title="", collapsed=folded, collapsed_symbol="▸", expanded_symbol="▾")
         self.section = section
+        self._place = place
 
     def on_mount(self) -> None:
         self.refresh_title()
@@ -60,6 +69,8 @@ class FormSection(Collapsible):
 
     def _summary(self) -> str:
         entries = [f"{row.field.label.lower()} {_short(row.text)}" for row in self.rows if row.text]
+        if place := self._place():
+            entries.insert(1 if self.rows[0].text else 0, f"on {clean(place)}")
         return " · ".join(entries) or "nothing set"
 
     def open_wrong(self) -> None:

@@ -17,7 +17,7 @@ from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.model.spec_fields import Section
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Feed, HostSeen, Operation, find_paths
-from sandbox_console.service.presets import load_presets
+from sandbox_console.service.presets import OfferedPreset, load_presets, this_machine
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
@@ -73,15 +73,17 @@ class FormTools(KeptForm):
 
     async def _presets(self) -> HostChoice:
         path = self._service.reload.path if self._service.reload else find_paths().config_file
-        presets, problem = await asyncio.to_thread(load_presets, path)
-        note = f"Yours are in {path.with_name('presets.toml')} (docs/egress.md has the format)."
+        told = f"Yours are in {path.with_name('presets.toml')} (docs/egress.md has the format)."
+        machine = None
+        try:
+            spec, _ = self.body.read()
+            machine = this_machine(await self._service.ground(), spec.image, spec.workspace or "")
+        except ConsoleError as error:
+            told += f" Those of registries are left out: {error.message}."
+        presets, problem = await asyncio.to_thread(load_presets, path, machine)
         if problem:
-            note = f"! Yours are not used: {problem}"
-        offered = [
-            (Entry(preset.title, f"{' '.join(preset.hosts)}  ({preset.source or 'no source'})"), preset.hosts)
-            for preset in presets
-        ]
-        return HostChoice("Add hosts from presets", note, offered)
+            told = f"! Yours are not used: {problem}"
+        return HostChoice("Add hosts from presets", told, [(_preset(one), one.hosts) for one in presets])
 
     async def _denials(self) -> HostChoice:
         silent: list[str] = []
@@ -179,6 +181,12 @@ class FormTools(KeptForm):
                 found[secret.name] = (await self._service.secrets.checked(secret)).problem
         for row in self.query(SecretsRow):
             row.note_read(found)
+
+
+def _preset(preset: OfferedPreset) -> Entry:
+    if preset.problem:
+        return Entry(preset.title, f"✕ {preset.problem}; {preset.hint}", "$text-warning")
+    return Entry(preset.title, f"{' '.join(preset.hosts)}  ({preset.source or 'no source'})")
 
 
 def _patterns(host: HostSeen) -> tuple[str, ...]:

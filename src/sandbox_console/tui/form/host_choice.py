@@ -86,4 +86,8 @@ class HostChoice(ModalScreen[tuple[str, ...]]):
     def _add(self) -> None:
         at = self.query_one(EntryList).highlighted
         chosen = sorted(self._ticked) or ([at] if at is not None else [])
-        self.dismiss(tuple(dict.fromkeys(pattern for one in chosen for pattern in self._offered[one][1])))
+        patterns = tuple(dict.fromkeys(pattern for one in chosen for pattern in self._offered[one][1]))
+        if patterns or not chosen:
+            self.dismiss(patterns)
+        else:
+            self.notify("Nothing to add: its hosts are not known.", severity="warning")

@@ -89,13 +89,17 @@ class SeveralScreen(FormBase):
 
     def _verb(self) -> Verb:
         """Return the change of what was typed, which does not depend on the form any longer."""
-        typed, shared, service, now = self._fields.typed, self._fields.shared, self._service, self.console_app.now
+        typed, shared, service, app = self._fields.typed, self._fields.shared, self._service, self.console_app
+
+        def by_now(sandbox: Sandbox) -> Sandbox:
+            """Return it with what somebody else has changed since the form was opened."""
+            return app.fleet.sandboxes.get(sandbox.ref, sandbox) if sandbox.spec else sandbox
 
         def update(sandbox: Sandbox) -> Update:
-            return Update(sandbox.ref, with_changes(spec_of(sandbox), typed, shared)[0])
+            return Update(sandbox.ref, with_changes(spec_of(by_now(sandbox)), typed, shared)[0])
 
         async def looked(sandbox: Sandbox) -> Look:
-            return await look(service, await planned(service, sandbox, update(sandbox).spec), now())
+            return await look(service, await planned(service, by_now(sandbox), update(sandbox).spec), app.now())
 
         effect = "Each is changed as its note says; one whose change fails stays as it was."
         return Verb("update", "e", "Edit", effect, update, frozenset(Status), look=looked)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from msgspec import structs
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError, InvalidSpec
@@ -14,7 +15,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
-from sandbox_console.service import Ask, Consent, Console, How, Operation
+from sandbox_console.service import Ask, Consent, Console, How, Operation, spec_of
 from sandbox_console.service.reads.losses import kept_image
 from sandbox_console.tui.actions.action_flow import CHANGED_LIVE, RECREATED, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
@@ -73,9 +74,18 @@ class FormWork:
         if consent is not None:
             await self._carry_out(action, consent, clean(action.spec.name))
 
-    async def apply(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
-        """Change a sandbox to match a spec, after a question that lists the changes."""
-        plan = await self._service.plan(sandbox, spec)
+    async def apply(self, shown: Sandbox, spec: SandboxSpec) -> None:
+        """Make the changes that lead from the spec of ``shown`` to another one, after a question that lists them.
+
+        They are made to the sandbox as it is now: somebody else may have changed other fields meanwhile.
+        """
+        try:
+            sandbox = await self._service.inspect(shown.ref)
+            spec = changes_on(sandbox, shown, spec)
+            plan = await self._service.plan(sandbox, spec)
+        except ConsoleError as error:
+            self._tell_failure(error, "Nothing was changed.")
+            return
         if plan.how is None:
             self._form.show_status("Nothing differs.")
             return
@@ -94,8 +104,20 @@ class FormWork:
         )
         if consent is None:
             return
+        if await self._differs_by_now(sandbox):
+            self._form.show_status(
+                "✕ Somebody changed it meanwhile. Apply again to see what that makes of it.", error=True
+            )
+            return
         if keep is None or not keep.chosen or await self._commit(sandbox, consent, at):
             await self._carry_out(action, consent, shown_name(sandbox))
+
+    async def _differs_by_now(self, sandbox: Sandbox) -> bool:
+        """Whether a sandbox was changed while the question was open, so that the plan is no longer true."""
+        try:
+            return (await self._service.inspect(sandbox.ref)).spec != sandbox.spec
+        except ConsoleError:
+            return False  # the action itself says what is wrong
 
     async def _commit(self, sandbox: Sandbox, consent: Consent, at: float) -> bool:
         """Make an image of a sandbox before it is replaced. Return whether that succeeded."""
@@ -140,3 +162,11 @@ class FormWork:
         except ConsoleError as error:
             return f"The state of the old sandbox is not known: {error.message}."
         return f"The old sandbox is as it was: {old.status}."
+
+
+def changes_on(sandbox: Sandbox, shown: Sandbox, spec: SandboxSpec) -> SandboxSpec:
+    """Return the spec of a sandbox with the fields that a form changed, which began with the spec of ``shown``."""
+    before = spec_of(shown)
+    return structs.replace(spec_of(sandbox), **{
+        name: getattr(spec, name) for name in spec.__struct_fields__ if getattr(spec, name) != getattr(before, name)
+    })  # fmt: skip

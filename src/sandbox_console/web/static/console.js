@@ -6,6 +6,7 @@ import { WebglAddon } from "./vendor/addon-webgl.mjs";
 import { chosenSize, followTheme, setAbout, setFaults, setState, startBar } from "./bar.js";
 import { copySelection, shownKeys, withoutControls } from "./clipboard.js";
 import { Line } from "./line.js";
+import { startSelection } from "./selection.js";
 import { scrollByTouch, startTouchKeys } from "./touch.js";
 import { download, pickFiles, startTransfers } from "./transfer.js";
 
@@ -65,6 +66,7 @@ function onMessage(kind, value) {
   else if (kind === "open_url") openAddress(value.url);
   else if (kind === "deliver_file_start") download(value);
   else if (kind === "pick_files") pickFiles();
+  else if (kind === "free_drag") selection.free();
 }
 
 function onReady() {
@@ -106,6 +108,7 @@ const line = new Line({
 });
 const paste = (text) => terminal.paste(withoutControls(text));
 const touch = startTouchKeys({ type: (text) => line.type(text), focus: () => terminal.focus(), modes: () => terminal.modes });
+const selection = startSelection(element, terminal);
 scrollByTouch(element, terminal, (text) => line.type(text));
 
 // The browser keeps its own keys for full screen and its tools, and pastes; Ctrl+C copies where something is selected.
@@ -168,6 +171,7 @@ setInterval(() => followTheme(terminal), 500);
 // Rows as text: for screen readers' tools and tests; the terminal itself is a canvas.
 window.sandboxConsole = {
   columns: () => terminal.cols,
+  selected: () => terminal.getSelection(),
   rows: () => Array.from({ length: terminal.rows }, (_, row) => terminal.buffer.active.getLine(row)?.translateToString(true) ?? ""),
 };
 await line.begin();

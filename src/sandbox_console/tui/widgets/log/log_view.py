@@ -117,6 +117,14 @@ class LogView(LogCanvas, can_focus=True):
         """Scroll by lines."""
         self._scroll(step)
 
+    def key_shift_pageup(self) -> None:
+        """Scroll as terminals do."""
+        self.action_page(-1)
+
+    def key_shift_pagedown(self) -> None:
+        """Scroll as terminals do."""
+        self.action_page(1)
+
     def action_page(self, step: int) -> None:
         """Scroll by pages."""
         self._scroll(step * max(1, self._height - 1))

@@ -189,6 +189,14 @@ class FleetTable(TableCanvas, can_focus=True):
         """Move the cursor by rows."""
         self._go(self._cursor + step)
 
+    def key_shift_pageup(self) -> None:
+        """Scroll as terminals do."""
+        self.action_page(-1)
+
+    def key_shift_pagedown(self) -> None:
+        """Scroll as terminals do."""
+        self.action_page(1)
+
     def action_page(self, step: int) -> None:
         """Move the cursor by pages."""
         self._go(self._cursor + step * max(1, self._page - 1))

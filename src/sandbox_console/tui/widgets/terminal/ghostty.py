@@ -180,12 +180,14 @@ class GhosttyEmulator:
         segments: list[Segment] = []
         styles: dict[int, Style | None] = {0: None}  # for this row only: other pages number their styles differently
         at = 0
-        for look, cells in groupby(raw, LAYOUT.look):
-            run = list(cells)
+        plain = LAYOUT.plain(raw)
+        looks = map(LAYOUT.look, raw) if plain is None else map(LAYOUT.style.mask.__and__, raw)
+        for look, cells in groupby(looks):
+            end = at + sum(1 for _ in cells)
             if look not in styles:
                 styles[look] = self._style(at)
-            segments.append(Segment(self._text(run, at), styles[look]))
-            at += len(run)
+            segments.append(Segment(plain[at:end] if plain is not None else self._text(raw[at:end], at), styles[look]))
+            at = end
         return segments
 
     def _text(self, run: list[int], at: int) -> str:

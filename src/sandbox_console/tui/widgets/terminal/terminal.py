@@ -90,6 +90,7 @@ class TerminalView(CopyKeys, can_focus=True):
         self._cost_s = 0.0
         self._waiting = False
         self._cursor_row = 0
+        self._look: Style | None = None
         self.typed_at = self.detached_at = 0.0  # time.monotonic() of the last key, and of the guest's end
 
     def attach(self, on_input: Send, on_size: SetSize) -> None:
@@ -147,15 +148,24 @@ class TerminalView(CopyKeys, can_focus=True):
         self._cost_s = self._painted_at - before
 
     def render_line(self, y: int) -> Strip:
+        look = self._look or self.rich_style
         if y >= self.emulator.rows:
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.size.width, look)
         shown = self.shown
         strip = Strip(shown.line(y), shown.cols)
         strip = self._with_cursor(strip, y) if self.copying is None else self.with_copy_mode(strip, y)
-        return strip.apply_style(self.rich_style).adjust_cell_length(self.size.width, self.rich_style)
+        return strip.apply_style(look).adjust_cell_length(self.size.width, look)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw with the widget's style worked out once: 0.2 ms, which each line would take twice."""
+        self._look = self.rich_style
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._look = None
 
     def _with_cursor(self, strip: Strip, y: int) -> Strip:
-        cursor = self.emulator.cursor
+        cursor = self.emulator.cursor if y == self._cursor_row else None
         if cursor is None or cursor.y != y:
             return strip
         style = Style(reverse=True) if self.has_focus else Style(underline=True)
