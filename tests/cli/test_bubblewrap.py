@@ -59,6 +59,8 @@ def test_exec_returns_the_commands_own_code(cli: Cli, box: str, command: str, co
 
 def test_exec_of_what_is_not_there_is_127(cli: Cli, box: str) -> None:
     assert cli("exec", box, "--", "/nope").returncode == 127
+    said = cli("exec", box, "--", "sh", "-c", "exit 127").stderr.decode()  # the shell itself was found
+    assert said == "box: sh: exit code 127: it, or what it ran, was not found\n"
 
 
 def test_exec_passes_every_byte_both_ways(cli: Cli, box: str) -> None:

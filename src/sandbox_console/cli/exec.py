@@ -22,7 +22,10 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.text import LINE_CAP, clean
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
-_UNRUNNABLE = {126: "it exists, but cannot be run (126)", 127: "not found (127)"}
+_UNRUNNABLE = {
+    126: "exit code 126: it, or what it ran, cannot be run",
+    127: "exit code 127: it, or what it ran, was not found",
+}
 """The message for a command that could not be run, if there was no other message: a shell prints one itself."""
 
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z|\r\Z")  # the next chunk may turn this into a colour or a line's end
