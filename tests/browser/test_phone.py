@@ -92,6 +92,7 @@ async def swipe_up(page: Page) -> None:
     await link.detach()
 
 
+@pytest.mark.slow
 async def test_a_sandbox_is_found_read_entered_and_stopped_by_touch_alone(phone: Page, home: Path) -> None:
     cli(home, "create", "second", "--image", "host", "--", "sh", "-c", "echo of the second; exec sleep 1000")
     with serving([*CONSOLE, "serve"], {"SANDBOX_CONSOLE_HOME": str(home)}) as server:
