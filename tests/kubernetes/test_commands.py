@@ -106,13 +106,13 @@ async def test_a_log_has_times_and_keeps_its_bytes(make, server):
         (0, b"\xff\x1b[31mtwo\n"),
         (500000000, b"three"),
     ]
+    since = items[0].at_ns / 10**9 + 0.5
+    later = [item.data async for batch in backend.logs(ref, LogQuery(since=since, until=since + 1)) for item in batch]
+    assert later == [b"\xff\x1b[31mtwo\n"]
     server.log += b"\nrpc error: code = NotFound desc = container: not found\n"
     *_, told = [item async for batch in backend.logs(ref, LogQuery()) for item in batch]
     assert isinstance(told, LogGap)  # the node's words are not taken for the guest's
     assert told.reason == "the node could not read on: rpc error: code = NotFound desc = container: not found"
-    since = items[0].at_ns / 10**9 + 0.5
-    later = [item.data async for batch in backend.logs(ref, LogQuery(since=since, until=since + 1)) for item in batch]
-    assert later == [b"\xff\x1b[31mtwo\n"]
 
 
 def test_a_time_that_is_none_is_zero():
