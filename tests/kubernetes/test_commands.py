@@ -8,7 +8,7 @@ from sandbox_console.backends.kubernetes.logs import nanoseconds
 from sandbox_console.errors import Conflict, Denied, Unsupported
 from sandbox_console.model.action import Exec
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.log import LogQuery, LogRecord, Stream
+from sandbox_console.model.log import LogGap, LogQuery, LogRecord, Stream
 
 STATUS = {
     "exit 3": b'\x03{"metadata":{},"status":"Failure","message":"command terminated with non-zero exit code: error executing command [sh -c echo hi; exit 3], exit code 3","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}',
@@ -109,6 +109,10 @@ async def test_a_log_has_times_and_keeps_its_bytes(make, server):
     since = items[0].at_ns / 10**9 + 0.5
     later = [item.data async for batch in backend.logs(ref, LogQuery(since=since, until=since + 1)) for item in batch]
     assert later == [b"\xff\x1b[31mtwo\n"]
+    server.log += b"\nrpc error: code = NotFound desc = container: not found\n"
+    *_, told = [item async for batch in backend.logs(ref, LogQuery()) for item in batch]
+    assert isinstance(told, LogGap)  # the node's words are not taken for the guest's
+    assert told.reason == "the node could not read on: rpc error: code = NotFound desc = container: not found"
 
 
 def test_a_time_that_is_none_is_zero():

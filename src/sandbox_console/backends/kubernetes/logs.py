@@ -24,6 +24,7 @@ from sandbox_console.model.sandbox import SandboxRef, Status
 POLL_S = 1.0
 """Between two looks at a container that has not started yet."""
 
+_TOLD = 200
 PIECE = 1024 * 1024
 """A longer line is returned in pieces."""
 
@@ -140,7 +141,8 @@ class _Lines:
             at, data = self._at, line
         else:
             stamp, _, data = line.partition(b" ")
-            at = nanoseconds(stamp)
+            if not (at := nanoseconds(stamp)):  # the node's own words, as it gives each line of the guest's a time
+                return LogGap(0, f"the node could not read on: {line.decode('utf-8', 'replace').strip()[:_TOLD]}")
         self._at = None if line.endswith(b"\n") else at
         if self._until is not None and at > self._until:
             self.over = True
