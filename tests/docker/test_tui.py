@@ -89,7 +89,7 @@ async def test_another_tools_container_by_keys(shown, theirs, engine, unique):
     await pilot.press(*"stty size", "enter")
     await until(pilot, lambda: f"{view.size.height} {view.size.width}" in view.screen_text())
     await pilot.press("ctrl+right_square_bracket")
-    await until(pilot, lambda: app.screen is app.main and not app.service._operations)
+    await until(pilot, lambda: app.screen is app.main and not app.service._work._tasks)
     assert engine.inspect(theirs)["State"]["Running"], "it was let go of"
     engine.docker("exec", theirs, "touch", "/made")
     await pilot.press("U")
@@ -116,7 +116,7 @@ async def test_another_tools_container_by_keys(shown, theirs, engine, unique):
         await fill(app, pilot, ConfirmScreen, theirs)
         await until(pilot, lambda: engine.inspect(theirs)["HostConfig"]["PidsLimit"] == 33)
         assert engine.inspect(theirs)["HostConfig"]["Memory"] == 64 << 20
-        await until(pilot, lambda: app.screen is app.main and not app.service._operations and not app.fleet.busy)
+        await until(pilot, lambda: app.screen is app.main and not app.service._work._tasks and not app.fleet.busy)
         await ends(app, "attach", "rename", "commit", "update")
         await pilot.press("D")
         await fill(app, pilot, AskScreen, "before")
@@ -156,7 +156,7 @@ async def test_images_by_keys(shown, registry, engine, unique):
         await until(pilot, lambda: isinstance(app.screen, ConfirmScreen) and app.screen.is_mounted)
         await pilot.press("y")
         await until(pilot, lambda: not engine.docker("images", "-q", "--filter", "dangling=true"))
-        await until(pilot, lambda: not app.service._operations)
+        await until(pilot, lambda: not app.service._work._tasks)
         assert engine.docker("images", "-q", nameless), "what has a name stays"
         await ends(app, "pull", "remove-image", "prune-images")
     finally:
@@ -260,7 +260,7 @@ async def test_an_edit_is_made_live_or_by_a_new_container_whose_old_files_are_ke
     assert "/note" in question
     assert "commit first (k)" in question
     await pilot.press("k")
-    await until(pilot, lambda: app.screen is app.main and not app.service._operations and not app.fleet.busy)
+    await until(pilot, lambda: app.screen is app.main and not app.service._work._tasks and not app.fleet.busy)
     [new] = [one for one in (await app.service.list())[0] if one.name == spec.name]
     try:
         assert new.ref != made

@@ -184,7 +184,7 @@ async def test_the_main_process_is_watched_fed_and_let_go_of(run_app, fake):
         assert isinstance(app.screen, AttachScreen), "keys are the process's"
         await pilot.press("ctrl+right_square_bracket")
         await until(pilot, lambda: app.screen is app.main)
-        await until(pilot, lambda: not app.service._operations)
+        await until(pilot, lambda: not app.service._work._tasks)
         assert (await last(app, "attach")).end.outcome == "ok"
 
 
