@@ -261,17 +261,17 @@ async def test_a_command_of_a_kept_sandbox_ends_with_its_server(home, token, tid
             )
             box = await client.create(SandboxSpec("kept", image=DEFAULT, memory_mib=64))
             begun = asyncio.create_task(box.exec("sleep", [mark]))
-            assert await asyncio.to_thread(eventually, lambda: running(mark), 30)
+            assert await asyncio.to_thread(eventually, lambda: running(mark), 60)
             server.stop(signal.SIGKILL)
             assert isinstance((await asyncio.gather(begun, return_exceptions=True))[0], Exception)
         else:
             argv = [sys.executable, "-c", CALLER, server.url, home.token("alice", "mcp"), mark]
             caller = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
-            assert await asyncio.to_thread(eventually, lambda: running(mark), 30)
+            assert await asyncio.to_thread(eventually, lambda: running(mark), 60)
             server.stop(signal.SIGKILL)
             caller.kill()
             caller.wait()
-    assert await asyncio.to_thread(eventually, lambda: not running(mark), 30)
+    assert await asyncio.to_thread(eventually, lambda: not running(mark), 60)
     assert len(home.names()) == 1, "only the command has ended"
 
 
