@@ -178,7 +178,7 @@ async def test_what_another_console_changed_meanwhile_is_not_undone(run_app, fak
         await pilot.press("ctrl+s")
         await until(pilot, on(app, ConfirmScreen))
         assert "memory" not in screen_text(app).partition("live")[2].partition("$")[0]
-        await elsewhere(cpus=0.5)
+        await elsewhere(cpus=0.25)
         await pilot.press("y")
         await until(pilot, lambda: app.screen is form and "Somebody changed it meanwhile" in screen_text(app))
         await pilot.press("ctrl+s")
@@ -186,7 +186,7 @@ async def test_what_another_console_changed_meanwhile_is_not_undone(run_app, fak
         await pilot.press("y")
         await until(pilot, lambda: app.screen is app.main)
         spec = fake.sandboxes["aaaaaaaaaaaa"].spec
-        assert (spec.memory_mib, spec.cpus, spec.pids) == (77, 0.5, 99)
+        assert (spec.memory_mib, spec.cpus, spec.pids) == (77, 0.25, 99)
 
 
 @pytest.mark.parametrize("answer", ["k", "click"])
