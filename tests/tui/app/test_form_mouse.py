@@ -18,7 +18,7 @@ from sandbox_console.tui.form.form_body import FormBody
 from sandbox_console.tui.form.form_screen import FormScreen
 from sandbox_console.tui.form.form_section import FormSection
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=str)
+SIZES = pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=str)
 
 
 @SIZES

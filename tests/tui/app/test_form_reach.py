@@ -15,7 +15,7 @@ from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.form_screen import FormScreen
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=str)
+SIZES = pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=str)
 ALL = {field.name for field in FIELDS}
 
 
