@@ -126,11 +126,9 @@ class PlacedBackend(GuestFiles, RemoteBackend, Generic[B]):
             async for batch in batches:
                 yield batch
 
-    async def _log(self, place: str, runs: Runs, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
+    @abstractmethod
+    def _log(self, place: str, runs: Runs, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
         """The log of a sandbox; following ends when ``runs`` returns false."""
-        async with aclosing(super().logs(SandboxRef(self.name, self.host, place), query)) as batches:
-            async for batch in batches:
-                yield batch
 
     async def _rows(self) -> Sequence[Sandbox]:
         boxes = await self._boxes()

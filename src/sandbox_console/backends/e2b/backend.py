@@ -15,10 +15,11 @@ from sandbox_console.backends.common.placed_backend import PlacedBackend, Runs
 from sandbox_console.backends.common.queued_process import ProcessTerminal
 from sandbox_console.backends.e2b import logs
 from sandbox_console.backends.e2b.capabilities import capabilities
-from sandbox_console.backends.e2b.client import Box, Client
+from sandbox_console.backends.e2b.client import Box, Client, LogEntry
 from sandbox_console.backends.e2b.options import Account
 from sandbox_console.backends.e2b.process import E2bProcess, Guest
 from sandbox_console.backends.e2b.translate import BACKEND, asked, of_box
+from sandbox_console.errors import Conflict, NotFound
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.log import LogItem, LogQuery
@@ -69,9 +70,9 @@ class E2bBackend(PlacedBackend[Box]):
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
         """Resume it, for the lifetime of the account's table."""
         need(permit)
-        if (await self.inspect(ref)).status is not Status.PAUSED:
-            await self._running(ref)
-            return
+        found = await self.inspect(ref)
+        if found.status is not Status.PAUSED:
+            raise Conflict(f"{found.name} is not paused: it is {found.status}")
         await self._client.act("POST", await self._place(ref), "connect", {"timeout": self._account.lifetime_s})
         self._polling.wake()
 
@@ -113,6 +114,12 @@ class E2bBackend(PlacedBackend[Box]):
         await self._client.act("DELETE", place)
 
     async def _log(self, place: str, runs: Runs, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
-        async with aclosing(logs.read(lambda cursor: self._client.logs(place, cursor), runs, query)) as batches:
+        async def lines(cursor_ms: int) -> Sequence[LogEntry]:
+            try:
+                return await self._client.logs(place, cursor_ms)
+            except NotFound:  # it was removed meanwhile
+                return ()
+
+        async with aclosing(logs.read(lines, runs, query)) as batches:
             async for batch in batches:
                 yield batch

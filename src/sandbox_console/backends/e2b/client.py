@@ -66,6 +66,7 @@ class LogEntry(Struct, frozen=True):
 
     timestamp: datetime
     message: str = ""
+    fields: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class _Logs(Struct):

@@ -1,4 +1,4 @@
-"""The log of a sandbox: what its start command and the commands in it printed, as E2B keeps it."""
+"""The log of a sandbox as E2B keeps it: which commands began and ended, and what they printed if its envd logs that."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _without(page: Sequence[LogEntry], known: Sequence[LogEntry]) -> list[LogEnt
 
 
 def _record(entry: LogEntry) -> LogRecord:
-    text = entry.message if entry.message.endswith("\n") else entry.message + "\n"
+    printed, command = entry.fields.get("data"), entry.fields.get("command")
+    text = printed if isinstance(printed, str) else entry.message + (f": {command}" if command else "")
+    text = text if text.endswith("\n") else text + "\n"
     return LogRecord(_ms(entry.timestamp) * 10**6, Stream.STDOUT, text.encode("utf-8", "surrogatepass"))
 
 

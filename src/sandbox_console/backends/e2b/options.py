@@ -27,10 +27,10 @@ class Account(Server, frozen=True, kw_only=True):
 
     @property
     def inside(self) -> str:
-        """The address of the sandboxes: that of ``sandboxes``, or of the same domain as the API."""
-        if self.sandboxes:
-            return self.sandboxes
+        """The address of the sandboxes: ``sandboxes``, that of the API's domain, or that of the API itself."""
         parts = urlsplit(self.url)
+        if self.sandboxes or not parts.netloc.startswith("api."):
+            return self.sandboxes or self.url
         return urlunsplit((parts.scheme, "sandbox." + parts.netloc.removeprefix("api."), "", "", ""))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sandbox_console.backends.common.guest_command import MARK, end_marked
 from sandbox_console.backends.common.guest_files import answer
 from sandbox_console.backends.common.queued_process import KILL_S, QueuedProcess
 from sandbox_console.backends.common.remote import MOST_BYTES, ExitCode, Silent
@@ -24,16 +25,6 @@ from sandbox_console.model.sandbox import Exit
 _PING_S, _QUIET_S = 20, 50.0
 _HEAD, _TRAILER, _COMPRESSED = 5, 2, 1
 _PIECE = 64 << 10
-_MARK = "SANDBOX_CONSOLE_COMMAND"
-_END = r"""
-for round in 1 2 3; do
-  for one in /proc/[0-9]*; do
-    tr '\0' '\n' <"$one/environ" 2>/dev/null | grep -qxF "$1" && kill -9 "${one#/proc/}"
-  done
-done 2>/dev/null
-true
-"""
-"""Envd signals only the process that it started, so what has the command's mark in its environment is ended by this."""
 _SIGNALS = {"killed": 9, "terminated": 15, "interrupt": 2, "hangup": 1, "segmentation fault": 11, "aborted": 6}
 
 
@@ -72,7 +63,7 @@ class _Trailer(Struct):
 
 
 class E2bProcess(QueuedProcess):
-    """One command, on a PTY or with pipes. If nobody reads, the stream is not read either, which holds back the guest."""
+    """One command, on a PTY or with pipes. If nobody reads, the stream is not read, which holds back the guest."""
 
     def __init__(
         self, client: Client, sandbox: str, argv: Sequence[str], env: Mapping[str, str], *,
@@ -81,7 +72,7 @@ class E2bProcess(QueuedProcess):
         super().__init__()
         self._client, self._sandbox, self._user, self._pty = client, sandbox, user, size is not None
         self._mark = secrets.token_hex(8)
-        process = {"cmd": argv[0], "args": [*argv[1:]], "envs": {**env, _MARK: self._mark}}
+        process = {"cmd": argv[0], "args": [*argv[1:]], "envs": {**env, MARK: self._mark}}
         self._asked: dict[str, Any] = {"process": process | ({"cwd": cwd} if cwd else {}), "stdin": True}
         if size is not None:
             self._asked["pty"] = _size(*size)
@@ -126,8 +117,8 @@ class E2bProcess(QueuedProcess):
         self._drain()
 
     async def _end_tree(self) -> None:
-        words = ("sh", "-c", _END, "sh", f"{_MARK}={self._mark}")
-        ending = E2bProcess(self._client, self._sandbox, words, {}, user="root")
+        """End what has its mark: envd signals only the process that it started."""
+        ending = E2bProcess(self._client, self._sandbox, end_marked(self._mark), {}, user="root")
         try:
             async for _ in ending.output():
                 pass
