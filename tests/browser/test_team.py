@@ -175,7 +175,7 @@ async def test_an_operator_moves_files_and_a_viewer_saves_only_logs(
     await ada.keyboard.press("End")
     await ada.keyboard.type("tmp")
     await ada.keyboard.press("Enter")
-    await sees(ada, "sent.txt")
+    await sees(ada, "6B  -rw")  # the message about the upload has the file's name in it too
     async with ada.expect_download() as coming:
         await ada.keyboard.press("Shift+D")
     assert Path(await (await coming.value).path()).read_text() == "of ada"
