@@ -141,7 +141,8 @@ async def flood(view: TerminalView) -> str:
     watch.cancel()
     late.sort()
     return (
-        f"flood: {FLOOD_MB / took:.0f} MiB/s, {FLOOD_MB / spent:.0f} MiB a second of CPU; loop late by {late[len(late) // 2] * 1e3:.1f} ms (median), "
+        f"flood: {FLOOD_MB / took:.0f} MiB/s, {FLOOD_MB / spent:.0f} MiB a second of CPU; "
+        f"loop late by {late[len(late) // 2] * 1e3:.1f} ms (median), "
         f"{late[int(len(late) * 0.99)] * 1e3:.1f} ms (99 %), {late[-1] * 1e3:.1f} ms (most)"
     )
 
