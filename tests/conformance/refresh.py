@@ -26,8 +26,9 @@ REMOTE = {
     "microsandbox_legacy": "bubblewrap",
     "opensandbox": "docker,opensandbox",
     "e2b": "bubblewrap,user",
+    "daytona": "bubblewrap,user",
 }
-"""What each is asked over: a2a and microsandbox_legacy against this console's own servers, e2b against a stand-in."""
+"""What each is asked over: a2a and microsandbox_legacy against this console's own servers, e2b and daytona against stand-ins."""
 COMMANDS = {
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in EVERYWHERE},
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in REMOTE},

@@ -11,6 +11,7 @@ from tests.neighbours.wrong_server import MODES, wrong_server
 from sandbox_console.backends.a2a import A2aProvider
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.common import remote
+from sandbox_console.backends.daytona import DaytonaProvider
 from sandbox_console.backends.e2b import E2bProvider
 from sandbox_console.backends.microsandbox_legacy import LegacyProvider
 from sandbox_console.backends.opensandbox import OpenSandboxProvider
@@ -19,8 +20,8 @@ from sandbox_console.model.event import HealthChanged
 from sandbox_console.testing.conformance.rig import resident_mib
 
 KEY = "canary-key-of-a-neighbour"
-PROVIDERS = [A2aProvider, E2bProvider, LegacyProvider, OpenSandboxProvider]
-HOSTED = (E2bProvider,)
+PROVIDERS = [A2aProvider, DaytonaProvider, E2bProvider, LegacyProvider, OpenSandboxProvider]
+HOSTED = (DaytonaProvider, E2bProvider)
 """They have an address by default."""
 
 

@@ -28,6 +28,15 @@ def served(app: web.Application) -> Iterator[str]:
         yield f"http://127.0.0.1:{asyncio.run_coroutine_threadsafe(begin(), loop).result(30)}"
     finally:
         asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(_cancelled(), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+async def _cancelled() -> None:
+    """End what handlers still wait for."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for one in rest:
+        one.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
