@@ -19,6 +19,7 @@ from sandbox_console.backends.common.queued_process import KILL_S, QueuedProcess
 from sandbox_console.backends.common.remote import MOST_BYTES, ExitCode, Silent
 from sandbox_console.backends.e2b.client import Client, connect_error
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
@@ -128,7 +129,7 @@ class E2bProcess(QueuedProcess):
     async def _tell(self, method: str, body: Mapping[str, Any]) -> None:
         """Call envd about this command. That it has ended, or reads no more, is no error."""
         try:
-            pid = await asyncio.shield(self._pid)
+            pid = await shielded(self._pid)
         except ConsoleError:
             return
         if not self._end.done():
