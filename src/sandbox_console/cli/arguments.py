@@ -33,7 +33,7 @@ def everywhere(*, hosts: bool = True) -> argparse.ArgumentParser:
     return parent
 
 
-def add_everywhere(parser: argparse.ArgumentParser, *, hosts: bool) -> None:
+def add_everywhere(parser: argparse.ArgumentParser, *, hosts: bool = True) -> None:
     """The options that may stand before the verb or after it."""
     group = parser.add_argument_group("everywhere")
     keep = argparse.SUPPRESS  # so that a verb's default does not undo an option before the verb

@@ -13,7 +13,7 @@ def page() -> str:
     """The whole page: every verb with its arguments, and the common options once."""
     root = parser.build()
     everywhere = argparse.ArgumentParser(add_help=False)
-    arguments.add_everywhere(everywhere, hosts=True)
+    arguments.add_everywhere(everywhere)
     common = {option for action in everywhere._actions for option in action.option_strings} | {"-h"}  # noqa: SLF001
     lines = [f'.TH SANDBOX-CONSOLE 1 "" "sandbox-console {__version__}"', ".SH NAME"]
     lines += ["sandbox-console \\- see, watch, enter, create and audit sandboxes", ".SH SYNOPSIS"]
