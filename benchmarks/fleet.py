@@ -144,9 +144,8 @@ def main() -> int:
     finally:
         engines.end()
         shutil.rmtree(folder, ignore_errors=True)
-    print(
-        f"{hosts} hosts ({frozen} frozen, {flapping} flapping), {containers:,} containers, load {os.getloadavg()[0]:.1f}"
-    )
+    print(f"{hosts} hosts ({frozen} frozen, {flapping} flapping), {containers:,} containers")
+    print(f"{'load':28}{os.getloadavg()[0]:>10.1f}")
     missed = 0
     for name, value, unit, goal in found:
         missed += goal is not None and value >= goal
