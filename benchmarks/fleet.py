@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-KEYS, KEY_EVERY_S, IDLE_S, ALL_MOST_S = 60, 0.1, 10.0, 60.0
+KEYS, KEY_EVERY_S, IDLE_S, ALL_MOST_S = 40, 0.1, 6.0, 60.0
 
 
 class Engines:
