@@ -1,4 +1,4 @@
-"""What each verb says, and when, while an engine is frozen or dead: the table of docs/cli.md.
+"""What each verb says, and when, while an engine is frozen or dead: the tables of docs/outages.md.
 
 Two private engines (tests/support/engine.py) are two contexts, near and far. Both have a container cx; only-near and
 only-far live on one each. The far one is frozen (SIGSTOP), or killed, before the verb begins; then it is frozen, or
@@ -47,8 +47,8 @@ UNDER: tuple[tuple[str, ...], ...] = (
     ("ls", "--watch"), ("wait", "only-far"), ("serve", "--port", "0"), ("watch",),
 )  # fmt: skip
 MOST_S = 40.0
-RULE = '[alerts.rules.gone]\non = "backend"\n'
-"""So that ``watch`` has something to do."""
+RULE = '[alerts.rules.gone]\non = "backend"\n[secrets.TOKEN]\nfrom = "env:TOKEN"\n'
+"""So that ``watch`` and ``secrets`` have something to do."""
 
 
 class Bench:

@@ -256,6 +256,22 @@ def _serve(args: argparse.Namespace) -> int:
     return serve(options)
 
 
+def _desktop(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sandbox_console.cli.signals import release
+
+    if args.install:
+        from sandbox_console.web.desktop import install
+
+        return _printed([], "".join(f"{path}\n" for path in install()))
+    from sandbox_console.web import ServeOptions, desktop
+
+    release()
+    config = Path(args.config) if args.config else None
+    return desktop(ServeOptions(read_only=args.read_only, backend=args.backend or None, config=config))
+
+
 def _with_table(options: ServeOptions, args: argparse.Namespace, config: Path | None) -> ServeOptions:
     """The options, with defaults from the ``[serve]`` table of the configuration."""
     from pathlib import Path
@@ -344,7 +360,7 @@ def _tell(words: Sequence[str], error: ConsoleError) -> int:
 
 _FACES = {
     "serve": _serve, "share": _share, "mcp": _mcp, "new-backend": _new_backend, "completion": _completion, "man": _man,
-    "demo": _demo, "proxy": _ssh, "ssh-config": _ssh,
+    "demo": _demo, "desktop": _desktop, "proxy": _ssh, "ssh-config": _ssh,
 }  # fmt: skip
 
 

@@ -159,6 +159,7 @@ url = "{url}"
 BOXES = 12
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend", ["bubblewrap"], indirect=True)
 async def test_kill_9_at_any_moment(console: Console, make: Make, home: Path, receiver: Receiver) -> None:
     """`watch` is killed again and again while sandboxes write and die and the receiver is away; every alert arrives."""
@@ -188,7 +189,7 @@ async def test_kill_9_at_any_moment(console: Console, make: Make, home: Path, re
     process = await started(home)
     store = AlertStore(home / "state" / "alerts")
     expected = {(rule, f"box{number:02d}") for rule in ("fatal", "died") for number in range(BOXES)}
-    await until(lambda: expected <= _found(receiver) and not store.waiting(), 60)
+    await until(lambda: expected <= _found(receiver) and not store.waiting(), 150)
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 128 + signal.SIGTERM
     ids = Counter(

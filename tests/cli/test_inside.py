@@ -19,6 +19,7 @@ from sandbox_console.model.guest import GuestEvent, GuestProcess
 from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.sandbox import Fact, SandboxRef
 from sandbox_console.policy.rules import Rules
+from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
 from sandbox_console.testing.fake_backend import FakeBackend, Within
 
@@ -237,6 +238,20 @@ def test_lists_name_a_host_that_does_not_answer(line: str) -> None:
     assert "warning: far: unreachable: no answer within 0.2 s" in golden.transcript
     assert "near" in golden.transcript
     assert golden(f"{line} --backend far") == 5
+
+
+def test_secrets_name_a_host_that_does_not_answer_and_ask_none_if_there_is_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    golden, _, _ = beside_a_silent_host("dead")
+    asked, listed = [], FakeBackend.list
+    monkeypatch.setattr(FakeBackend, "list", lambda backend, *given: asked.append(backend) or listed(backend, *given))
+    assert golden("secrets ls") == 0
+    assert not asked
+    assert "no secret is defined" in golden.transcript
+    golden._config = structs.replace(golden._config, secrets={"TOKEN": SecretSource(source="env:TOKEN")})
+    assert golden("secrets ls") == 0
+    assert "warning: which sandboxes use them is not known for far (connection refused)" in golden.transcript
 
 
 def test_an_image_goes_out_and_comes_back(fake: FakeBackend, tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ def _chromium() -> str:
     return "" if shutil.which("chromium") else "no chromium on PATH"
 
 
+def _busybox() -> str:
+    return "" if shutil.which("busybox") else "no busybox on PATH"
+
+
 def _user() -> str:
     return "" if os.geteuid() == 0 and shutil.which("setpriv") else "becoming another user needs root and setpriv"
 
@@ -165,6 +169,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "docker": _docker,
     "docker-registry": _docker_registry,
     "bubblewrap": _bubblewrap,
+    "busybox": _busybox,
     "chromium": _chromium,
     "user": _user,
     "kvm": _kvm,

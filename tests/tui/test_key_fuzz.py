@@ -28,7 +28,7 @@ from tests.support.require import requires
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 SEEDS = os.environ.get("FUZZED_SEEDS", "1 2").split()
-EVENTS = int(os.environ.get("FUZZED_EVENTS", "20000"))
+EVENTS = int(os.environ.get("FUZZED_EVENTS", "100000"))
 ROUND = 250
 HUNG_S = 180.0
 USUAL = (120, 40)
@@ -37,7 +37,7 @@ NEVER = "words that are on no screen"
 ESCAPE = b"\x1b[27u"  # by its number, which no key behind it can make another one of
 LEAVE_SHELL = b"\x1d"
 
-pytestmark = [requires("bubblewrap"), pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [requires("bubblewrap"), pytest.mark.slow, pytest.mark.timeout(1800 + EVENTS // 10)]
 
 OPENERS = [
     b"", b"\r", b"l", b"s", *(b"%d" % tab for tab in range(10)), b"n", b"e", b"m", b"x", b"r", b"\x0b", b"\x04", b"i", b"u",

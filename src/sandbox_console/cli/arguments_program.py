@@ -15,6 +15,7 @@ def add(verbs: Any, verb: _Add) -> None:
     _add_tokens(verbs, verb)
     _add_users(verbs, verb)
     _add_serve(verbs, verb)
+    _add_desktop(verbs, verb)
     _add_sessions(verbs, verb)
     _add_others(verbs, verb)
 
@@ -136,6 +137,11 @@ def _add_serve(verbs: Any, verb: _Add) -> None:
     serve.add_argument("--status", action="store_true", help="also serve /status and /metrics, on their own port")
     serve.add_argument("--status-port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--no-page", action="store_true", help="with one of these: do not serve the page")
+
+
+def _add_desktop(verbs: Any, verb: _Add) -> None:
+    desktop = verb(verbs, "desktop", "show the app in a window of its own (Chromium, Chrome or Edge)")
+    desktop.add_argument("--install", action="store_true", help="add it to the desktop's menu, and do not open it")
 
 
 def _add_sessions(verbs: Any, verb: _Add) -> None:

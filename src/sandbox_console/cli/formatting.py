@@ -41,14 +41,17 @@ class Columns:
         """The lines of the next rows, the first time with the head. Every cell is cleaned."""
         cells = [*self._head, *([clean(cell, cap=_CELL_CAP) for cell in row] for row in rows)]
         self._head = []
-        for row in cells:
-            self._widths = [max(one, width(cell)) for one, cell in zip(self._widths, row, strict=True)]
+        columns = zip(self._widths, zip(*cells, strict=True), strict=True) if cells else ()
+        self._widths = [max(before, *map(width, column)) for before, column in columns] or self._widths
         return [_aligned(row, self._widths) for row in cells]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (cell + " " * (size - width(cell)) for cell, size in zip(row, widths, strict=True))
-    return "  ".join(padded).rstrip()
+    return "  ".join(map(_padded, row, widths)).rstrip()
+
+
+def _padded(cell: str, size: int) -> str:
+    return cell.ljust(size) if cell.isascii() else cell + " " * (size - width(cell))
 
 
 def duration(seconds: float | None) -> str:

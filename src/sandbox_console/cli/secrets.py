@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.lookup import host_label
 from sandbox_console.errors import ConsoleError, NotFound, SecretError, UsageError
 from sandbox_console.service import Console, Leak, SecretInfo, SecretSource
 from sandbox_console.service.effects.secret_definition import SecretDefinition
@@ -37,7 +38,8 @@ async def secrets(context: Context) -> int:
 async def _listed(context: Context, console: Console) -> Sequence[SecretInfo]:
     secrets, silent = await console.secrets.listed()
     if silent:
-        context.say(f"warning: which sandboxes use them is not known for {', '.join(silent)}")
+        told = ", ".join(f"{host_label(one)} ({one.reason})" for one in silent)
+        context.say(f"warning: which sandboxes use them is not known for {told}")
     if not secrets:
         context.say(_NONE)
     return secrets

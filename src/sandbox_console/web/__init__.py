@@ -10,7 +10,7 @@ from sandbox_console.web.options import ServeOptions
 if TYPE_CHECKING:
     from sandbox_console.web.share import ShareOptions
 
-__all__ = ["ServeOptions", "serve", "share"]
+__all__ = ["ServeOptions", "desktop", "serve", "share"]
 
 
 def serve(options: ServeOptions) -> int:
@@ -27,6 +27,21 @@ def serve(options: ServeOptions) -> int:
 
         check_configuration(options.config, options.backend or "")
     return asyncio.run(run(options, say_on_stderr))
+
+
+def desktop(options: ServeOptions) -> int:
+    """Show the console in a window of its own until it is closed, or until SIGINT or SIGTERM; returns the exit code.
+
+    Raises what `serve` raises, and ConsoleError if the browser fails.
+    """
+    options.check()
+    from sandbox_console.service import check_configuration
+    from sandbox_console.web.desktop import run_desktop
+    from sandbox_console.web.run import say_on_stderr
+
+    if options.command is None:
+        check_configuration(options.config, options.backend or "")
+    return asyncio.run(run_desktop(options, say_on_stderr))
 
 
 def share(options: ShareOptions) -> int:

@@ -11,7 +11,7 @@ import ssl
 import sys
 import tempfile
 import webbrowser
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import cast
 
@@ -36,6 +36,9 @@ from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.server import BrowserServer, public_url
 from sandbox_console.web.session_control import session_control
 
+Show = Callable[[str], Awaitable[None]]
+"""Opens an address in a browser."""
+
 CONNECTIONS = 64
 """The most connections of browsers that have not shown a login."""
 
@@ -43,7 +46,7 @@ CONNECTIONS = 64
 async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
     """Serve until a signal comes; returns the exit code. Raises ConsoleError if it cannot start."""
     stopped = stop_signal()
-    async with page(options, say):
+    async with page(options, say, default_browser(say) if options.open else None):
         await stopped.wait()
     return 0
 
@@ -65,8 +68,13 @@ def stop_signal() -> asyncio.Event:
 
 
 @contextlib.asynccontextmanager
-async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterator[Callable[[], int]]:
-    """Show the app to browsers while inside. Gives the number of sessions. Raises ConsoleError if it cannot start."""
+async def page(
+    options: ServeOptions, say: Callable[[str], None], show: Show | None = None
+) -> AsyncIterator[Callable[[], int]]:
+    """Show the app to browsers while inside. Gives the number of sessions. Raises ConsoleError if it cannot start.
+
+    ``show`` opens the address of a file that leads to the page, as a token must not be in an argument list.
+    """
     guest_folders = known_ground(options.config)
     tls = server_tls(options, guest_folders)
     credentials = find_paths().tokens
@@ -80,9 +88,10 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
         async with accepting(app, held, tls, Connections(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)
-            if options.open:
-                opened_page = await asyncio.to_thread(_open_page, f"{server.public_url}/", logins, say)
-                stack.callback(opened_page.unlink, missing_ok=True)
+            if show is not None:
+                link = await asyncio.to_thread(_write_link, f"{server.public_url}/", logins)
+                stack.callback(link.unlink, missing_ok=True)
+                await show(link.as_uri())
             if held.lacks:
                 say(f"warning: {held.lacks} port {held.port} is another program's: do not open localhost:{held.port}")
             yield server.count_sessions
@@ -125,8 +134,18 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
         say("warning: every account of this machine can connect as the proxy and name any user; --socket prevents that")
 
 
-def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:
-    """Open this machine's browser on a file that leads to the page, as a token must not be in an argument list."""
+def default_browser(say: Callable[[str], None]) -> Show:
+    """Return what opens an address in this machine's default browser."""
+
+    async def show(link: str) -> None:
+        if not await asyncio.to_thread(webbrowser.open, link):
+            say("no browser was found on this machine: open the link yourself")
+
+    return show
+
+
+def _write_link(url: str, logins: Logins) -> Path:
+    """Write a file, readable by this user only, that leads to the page."""
     link = html.escape(url if logins.reusable else f"{url}#token={logins.token}")
     page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={link}">\n'
     folder = find_paths().state
@@ -134,8 +153,6 @@ def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:
     descriptor, name = tempfile.mkstemp(suffix=".html", prefix="open-", dir=folder)
     with os.fdopen(descriptor, "w") as file:
         file.write(page)
-    if not webbrowser.open(Path(name).as_uri()):
-        say("no browser was found on this machine: open the link yourself")
     return Path(name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.tui.app.scene import screen_text, until
 from tests.tui.app.test_flows import on
 from tests.tui.app.test_form import in_view
@@ -15,7 +14,6 @@ from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.form_screen import FormScreen
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=str)
 ALL = {field.name for field in FIELDS}
 
 
@@ -25,10 +23,9 @@ def field_in_focus(app):
     return row.field.name if row else ""
 
 
-@SIZES
-async def test_with_the_keyboard_alone(run_app, size):
+async def test_with_the_keyboard_alone(run_app):
     fake = FakeBackend()
-    async with run_app(fake, size=size, ready=False) as (app, pilot):
+    async with run_app(fake, size=(80, 24), ready=False) as (app, pilot):
         await until(pilot, lambda: "No sandboxes" in screen_text(app))
         await pilot.press("n")
         await until(pilot, on(app, FormScreen))
@@ -38,6 +35,7 @@ async def test_with_the_keyboard_alone(run_app, size):
         app.screen.query_one("#field-name", Input).focus()
         await pilot.press("down", "down", *"python:3.12", "ctrl+s")
         await until(pilot, lambda: app.screen is app.main and fake.sandboxes)
+        await pilot.resize_terminal(200, 50)
         await pilot.press("e")
         await until(pilot, on(app, FormScreen))
         assert await through_the_form(app, pilot) == ALL

@@ -26,14 +26,14 @@ BULK, RESULTS = "=BulkConfirm", "=BulkScreen"
 STEPS = (
     *(f"{digit} wait escape" for digit in "1234567890"),
     f"space asterisk x {BULK} escape {LIST}", f"ctrl+d {BULK} escape {LIST}",
-    f"p {BULK} y {RESULTS} rows enter {TEXT} escape {RESULTS} escape {LIST}", f"J {RESULTS} escape {LIST}",
+    f"p {BULK} y {RESULTS} done enter {TEXT} escape {RESULTS} escape {LIST}", f"J {RESULTS} escape {LIST}",
     f"m =MenuScreen escape {LIST}", f"Y =MenuScreen escape {LIST}", "escape",
     f"g equals_sign j equals_sign {TEXT} escape {LIST}", f"u =PulseScreen wait b {TEXT} escape =PulseScreen escape {LIST}",
     f"h =AuditScreen rows enter {TEXT} escape =AuditScreen escape {LIST}", f"i =EgressScreen wait escape {LIST}",
     f"v {TEXT} escape {LIST}", f"question_mark {TEXT} escape {LIST}", f"n =FormScreen escape {LIST}",
     f"ctrl+k =ConfirmScreen escape {LIST}", "slash a escape", "f wait f", f"ctrl+p =CommandPalette wait escape {LIST}",
 )  # fmt: skip
-"""Keys in turn; ``=Name`` waits for a screen, ``rows`` for those of its table, ``wait`` for what comes later."""
+"""Keys in turn; ``=Name`` waits for a screen, ``rows`` for those of its table, ``done`` for its results, ``wait`` for what comes later."""
 
 
 def fleet():
@@ -67,6 +67,8 @@ class Led(ConsoleApp):
                 await asyncio.sleep(0.5)
             elif step == "rows":
                 await self.until(lambda: any(table.rows for table in self.screen.query(FleetTable)), "rows")
+            elif step == "done":
+                await self.until(lambda: self.screen.run_shown.done, "done")
             else:
                 await asyncio.sleep(0.08)
                 self.simulate_key(step)

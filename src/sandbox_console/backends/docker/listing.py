@@ -59,9 +59,9 @@ class Listing:
         yield await self._detailed(rows)
 
     async def _fresh(self) -> list[Sandbox]:
-        rows = await self.brief()
-        if self._gateways.problem:  # the engine, or its image, may be back since then
-            await self._gateways.look()
+        if not self._gateways.problem:
+            return await self.brief()
+        rows, _ = await asyncio.gather(self.brief(), self._gateways.look())  # its image may be back since then
         return rows
 
     async def _without_copied_labels(self, found: Sequence[dict[str, Any]]) -> None:

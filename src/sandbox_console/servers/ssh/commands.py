@@ -12,7 +12,7 @@ import asyncssh
 from sandbox_console.model.action import Exec
 from sandbox_console.model.log import Stream
 from sandbox_console.model.text import clean
-from sandbox_console.servers.ssh.guest import Guest, accepted
+from sandbox_console.servers.ssh.guest import Guest
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
 Process = asyncssh.SSHServerProcess[bytes]
@@ -36,7 +36,7 @@ async def run(guest: Guest, process: Process) -> int:
     """
     shell = await guest.shell()
     argv = (shell, "-c", process.command) if process.command is not None else (shell, "-l")
-    action = Exec(guest.ref, argv, accepted(process.env), user=guest.user)
+    action = Exec(guest.ref, argv, guest.environment(process.env), user=guest.user)
     output = _Output(process)
     operation = guest.console.perform(action, consent=guest.consent, io=ExecIO(output.typed(), output.give))
     output.operation = operation

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from sandbox_console.errors import NotFound, Unsupported
+from sandbox_console.model.action import Exec
 from sandbox_console.model.guest import FileKind
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.shells import NO_SHELL, SHELLS
 from sandbox_console.servers.ssh.host_block import OWN_USER
 from sandbox_console.service import Consent, Console
+from sandbox_console.service.sessions.brought_shell import BROUGHT_SHELL, programs_first
 
 _ENV = ("LANG", "LANGUAGE", "TZ", "COLORTERM", "NO_COLOR", "GIT_PROTOCOL")
 _ENV_PREFIX = "LC_"
@@ -24,6 +26,7 @@ class Guest:
         self.console, self.sandbox, self.consent = console, sandbox, consent
         self.user: str | None = None
         self._shell = ""
+        self._brought: str | None = None
         self._looking = asyncio.Lock()
         self._told: set[str] = set()
 
@@ -59,8 +62,23 @@ class Guest:
                 return "/bin/sh"
             if info.kind in (FileKind.LINK, FileKind.FILE):
                 return path
-        hint = f"sandbox-console exec {self.sandbox.name} -- CMD runs a program without one"
+        if found := await self.brought():
+            return found
+        name = self.sandbox.name
+        hint = f"sandbox-console shell {name} --busybox brings one; sandbox-console exec {name} -- CMD needs none"
         raise Unsupported(NO_SHELL, hint=hint)
+
+    async def brought(self) -> str:
+        """The path of the shell that ``shell --busybox`` has brought, tried once; empty if there is none."""
+        if self._brought is None:
+            tried = Exec(self.ref, (BROUGHT_SHELL, "-c", ":"), user=self.user)
+            result = await self.console.perform(tried, consent=self.consent).result()
+            self._brought = BROUGHT_SHELL if result.exit_code == 0 else ""
+        return self._brought
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The variables of a client that are passed on, and where the programs of a brought shell are."""
+        return accepted(given) | (programs_first(self._brought) if self._brought else {})
 
     def news(self, without: Sequence[str]) -> Sequence[str]:
         """Those of the secrets that a session is without which have not been told on this connection."""

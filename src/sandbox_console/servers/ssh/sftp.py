@@ -15,6 +15,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
 import asyncssh
 from asyncssh.channel import SSHChannel
+from msgspec import structs
 
 from sandbox_console.errors import Conflict, ConsoleError, Denied, NotFound, Unsupported
 from sandbox_console.model.action import Exec, Upload
@@ -285,6 +286,9 @@ class SftpServer(asyncssh.SFTPServer):
         """Change something that no backend has a call for, by a program in the sandbox. Raises ConsoleError."""
         action = Exec(self._guest.ref, argv, user=self._guest.user)
         result = await self._guest.console.perform(action, consent=self._guest.consent).result()
+        if result.exit_code == _NOT_FOUND and (shell := await self._guest.brought()):
+            action = structs.replace(action, argv=(posixpath.join(posixpath.dirname(shell), argv[0]), *argv[1:]))
+            result = await self._guest.console.perform(action, consent=self._guest.consent).result()
         if result.exit_code == _NOT_FOUND:
             raise Unsupported(f"{self._guest.sandbox.name} has no {argv[0]}, which this needs there")
         if result.exit_code != 0:

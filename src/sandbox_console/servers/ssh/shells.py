@@ -6,12 +6,14 @@ import asyncio
 
 import asyncssh
 
-from sandbox_console.errors import BackendError
+from sandbox_console.errors import BackendError, Unsupported
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.cancellation import run_to_completion
+from sandbox_console.model.shells import NO_SHELL
 from sandbox_console.servers.ssh.commands import CHUNK, ENDS, LOST, Process, note
 from sandbox_console.servers.ssh.guest import Guest, accepted
 from sandbox_console.service import ShellSession
+from sandbox_console.service.sessions.brought_shell import from_brought
 
 _TYPED = {"INT": b"\x03", "QUIT": b"\x1c"}
 """Signals that a terminal sends for a key."""
@@ -31,7 +33,7 @@ async def run(guest: Guest, process: Process) -> int:
         guest.ref, None, guest.user, cols, rows, _term(process), env=accepted(process.env), keep=False,
         command=process.command,
     )  # fmt: skip
-    session = await guest.console.shell(action, consent=guest.consent)
+    session = await _opened(guest, action)
     try:
         for name in guest.news(session.without):
             note(process, f"note: {name} cannot be read here: it is not passed on, and not masked in output")
@@ -44,6 +46,16 @@ async def run(guest: Guest, process: Process) -> int:
     if ended.code is None:
         raise BackendError(f"the shell ended, but its exit code is not known{ended.reason and f': {ended.reason}'}")
     return ended.code
+
+
+async def _opened(guest: Guest, action: OpenShell) -> ShellSession:
+    """Open the best shell of the image or, if it has none, the one that was brought."""
+    try:
+        return await guest.console.shell(action, consent=guest.consent)
+    except Unsupported as error:
+        if error.message != NO_SHELL or not (brought := await guest.brought()):
+            raise
+    return await guest.console.shell(from_brought(action, brought), consent=guest.consent)
 
 
 async def _shown(session: ShellSession, process: Process) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sandbox_console.errors import SecretError
-from sandbox_console.model.sandbox import HealthState, Sandbox
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets import local
 from sandbox_console.secrets.sources import unkept, unreached
@@ -55,8 +55,13 @@ class Secrets:
         table = sorted(self._vault.table.items())
         return [SecretInfo(name, one.shown, one.kind, one.inject, one.hosts) for name, one in table]
 
-    async def listed(self) -> tuple[Sequence[SecretInfo], Sequence[str]]:
-        """All secrets with the sandboxes that use them, and the backends that could not be queried about that."""
+    async def listed(self) -> tuple[Sequence[SecretInfo], Sequence[BackendHealth]]:
+        """All secrets with the sandboxes that use them, and the hosts that could not be queried about that.
+
+        No host is asked if no secret is defined.
+        """
+        if not self._vault.table:
+            return (), ()
         sandboxes, healths = await self._fleet.listing()
         users: dict[str, list[str]] = {}
         for sandbox in sandboxes:
@@ -64,8 +69,7 @@ class Secrets:
                 users.setdefault(name, []).append(sandbox.name)
         secrets = [replace(one, used_by=tuple(sorted(users.get(one.name, ())))) for one in self.defined]
         # A backend that cannot work here at all has no sandboxes either.
-        silent = [one for one in healths if one.state is HealthState.UNREACHABLE] if secrets else []
-        return secrets, [f"{one.backend} ({one.reason})" for one in silent]
+        return secrets, [one for one in healths if one.state is HealthState.UNREACHABLE]
 
     async def checked(self, secret: SecretInfo) -> SecretInfo:
         """Read a secret, and say whether that worked."""

@@ -11,7 +11,7 @@ import shutil
 import struct
 import tarfile
 from collections.abc import AsyncIterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from secrets import token_hex
 
 from msgspec import structs
@@ -24,6 +24,9 @@ from sandbox_console.service.gate.gate import Consent, Performs
 from sandbox_console.service.gate.operation import ExecIO
 
 _NAME = ".sandbox-console-busybox"
+BROUGHT_SHELL = f"/tmp/{_NAME}/sh"  # noqa: S108 - in the sandbox
+"""Where a brought shell usually is: in another folder only if /tmp is not in memory."""
+
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LONGEST = 8 << 20
 _PT_INTERP = 3
@@ -59,8 +62,17 @@ async def with_busybox(console: Performs, request: OpenShell, consent: Consent) 
     program = await asyncio.to_thread(_program)
     carried = await _carry(console, request.ref, consent, program)
     folder = await _put_into_memory(console, request, consent, carried)
-    env = {"PATH": f"{folder}:{_PATH}"} | dict(request.env)
-    return structs.replace(request, shell=f"{folder}/sh", env=env)  # noqa: S604 - a field of a request
+    return from_brought(request, f"{folder}/sh")
+
+
+def from_brought(request: OpenShell, shell: str) -> OpenShell:
+    """Return the request for a brought shell, whose programs are found first."""
+    return structs.replace(request, shell=shell, env=programs_first(shell) | dict(request.env))
+
+
+def programs_first(shell: str) -> dict[str, str]:
+    """The variable by which the programs beside a brought shell are found first."""
+    return {"PATH": f"{PurePosixPath(shell).parent}:{_PATH}"}
 
 
 def _program() -> bytes:

@@ -70,6 +70,8 @@ class FilesPane(Vertical):
         self._entries: dict[str, FileInfo] = {}
         self._masked: Callable[[str], str] = str
         self._asked_for = ""
+        self._asked_about = ""
+        self._opening = ""
         self._transfer: Worker[None] | None = None
 
     def compose(self) -> ComposeResult:
@@ -97,6 +99,7 @@ class FilesPane(Vertical):
     def _go(self, path: str) -> None:
         if self._sandbox is not None:
             self._note("Asking…")
+            self._opening = path
             self.run_worker(self._list(self._sandbox, path), exclusive=True, group="files")
 
     async def _list(self, sandbox: Sandbox, path: str) -> None:
@@ -104,10 +107,11 @@ class FilesPane(Vertical):
             infos = await self._service.inside.list_dir(sandbox.ref, path)
             self._masked = await self._service.inside.mask(sandbox.ref)
         except ConsoleError as error:
-            self._note(f"✕ {failure_text(error)}")
+            self._not_opened(path, error)
             if not self._entries:
                 self._head(path)
             return
+        self._opened(path)
         before, self._paths[sandbox.ref] = self._paths.get(sandbox.ref, path), path
         left_out = len(infos) - ENTRIES
         self._note("Empty." if not infos else f"{left_out:,} more are not shown." if left_out > 0 else "")
@@ -115,6 +119,21 @@ class FilesPane(Vertical):
         self._fill(infos[:ENTRIES])
         if before != path:
             self._arrive(before, path)
+
+    def _opened(self, path: str) -> None:
+        if self._opening == path:
+            self._opening = ""
+
+    def _not_opened(self, path: str, error: ConsoleError) -> None:
+        self._opened(path)
+        self._note(f"✕ {failure_text(error)}")
+
+    def _held(self) -> bool:
+        """Whether the rows are those of a folder that the user has left. Then the user is told."""
+        if not self._opening or self._opening == self.path:
+            return False
+        self.notify(f"{clean(self._opening, cap=200)} is not open yet.", severity="warning")
+        return True
 
     def _arrive(self, before: str, path: str) -> None:
         """Place the cursor: on the folder just left when going up, otherwise at the top."""
@@ -146,7 +165,7 @@ class FilesPane(Vertical):
     def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
         event.stop()
         entry = self._entries.get(str(event.key))
-        if entry is None or self._sandbox is None:
+        if entry is None or self._sandbox is None or (entry.kind is FileKind.FILE and self._held()):
             return
         path = posixpath.join(self.path, entry.name)
         if entry.kind is FileKind.FILE:
@@ -154,6 +173,7 @@ class FilesPane(Vertical):
         elif entry.kind is FileKind.OTHER:
             self.notify("It is a device, a socket or a pipe: there is nothing to read.", severity="warning")
         else:
+            self._opening = path
             self.run_worker(self._follow(self._sandbox, path), exclusive=True, group="files")
 
     async def _follow(self, sandbox: Sandbox, path: str) -> None:
@@ -161,9 +181,10 @@ class FilesPane(Vertical):
         try:
             kind = (await self._service.inside.stat(sandbox.ref, path)).kind
         except ConsoleError as error:
-            self._note(f"✕ {failure_text(error)}")
+            self._not_opened(path, error)
             return
         if kind is FileKind.FILE:
+            self._opened(path)
             await self._view(sandbox, path)
         else:
             await self._list(sandbox, path)
@@ -192,6 +213,8 @@ class FilesPane(Vertical):
 
     def action_ask(self, command: str) -> None:
         """Request a path: on this machine for a transfer, or in the sandbox to go to."""
+        if command != "go" and self._held():
+            return
         entry = self._entries.get(str(self.query_one(FleetTable).cursor_key))
         if command == "download" and entry is None:
             self.notify("Nothing is selected.", severity="warning")
@@ -203,6 +226,7 @@ class FilesPane(Vertical):
         line = self.query_one(Input)
         titles = {"download": "Download to (here)", "upload": "Upload from (here)", "go": "Go to (in the sandbox)"}
         self._asked_for = command
+        self._asked_about = posixpath.join(self.path, entry.name) if command == "download" and entry else self.path
         line.border_title = plain(titles[command])
         line.border_subtitle = "Enter does it, Esc leaves"
         line.value = str(Path.cwd() / local_name(entry.name)) if command == "download" and entry else ""
@@ -227,12 +251,8 @@ class FilesPane(Vertical):
             self._go(posixpath.normpath(posixpath.join(self.path, text)))
             return
         local = Path(text).expanduser().absolute()
-        key = str(self.query_one(FleetTable).cursor_key)
-        move = self._download(self._sandbox, posixpath.join(self.path, key), local)
-        if self._asked_for == "upload":
-            move.close()
-            move = self._upload(self._sandbox, local, self.path)
-        self._transfer = self.run_worker(move, group="transfer")
+        move = self._upload if self._asked_for == "upload" else self._download
+        self._transfer = self.run_worker(move(self._sandbox, self._asked_about, local), group="transfer")
 
     def on_key(self, event: Key) -> None:
         if event.key != "escape":
@@ -278,7 +298,7 @@ class FilesPane(Vertical):
             else:
                 self._note(f"{name} is downloaded{_left_out(left)}")
 
-    async def _upload(self, sandbox: Sandbox, source: Path, folder: str) -> None:
+    async def _upload(self, sandbox: Sandbox, folder: str, source: Path) -> None:
         consent = await self._ask_consent(Upload(sandbox.ref, folder), sandbox)
         if consent is None:
             return

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sandbox_console.model.secret import SECRET_WORD, shown_value
+from sandbox_console.model.shell_words import shell_words
 from sandbox_console.model.spec_fields import BY_NAME, Kind
 from sandbox_console.tui.base.saved_json import read_saved, save
 
@@ -157,7 +158,7 @@ def _words(text: str) -> list[str]:
     """Split as a shell does; a quote that is still open ends with the text."""
     for closing in ("", "'", '"', '\\"'):
         with suppress(ValueError):
-            return shlex.split(text + closing)
+            return shell_words(text + closing)
     return text.split()
 
 

@@ -12,6 +12,9 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.tui.base.static_text import put
 
+_LINES = 500
+"""The most lines that are shown: all are wrapped again at each key that is typed."""
+
 
 class FormPreview(VerticalScroll):
     """A read-only preview that follows what is typed."""
@@ -34,11 +37,17 @@ class FormPreview(VerticalScroll):
 
     def show(self, command: str, spec: SandboxSpec | None) -> None:
         """Show the preview of what is typed. There is no spec if several sandboxes are changed."""
-        put(self, "#preview-command", Content("\n".join(clean(line, cap=8_000) for line in command.splitlines())))
+        put(self, "#preview-command", Content(_shown(command, cap=8_000)))
         for heading in self.query("#toml-heading"):  # none while the screen closes
             heading.display = spec is not None
-        lines = toml_of(spec).splitlines() if spec is not None else []
-        put(self, "#preview-toml", Content("\n".join(clean(line, cap=2_000) for line in lines)))
+        put(self, "#preview-toml", Content(_shown(toml_of(spec) if spec is not None else "", cap=2_000)))
+
+
+def _shown(text: str, *, cap: int) -> str:
+    """Return the beginning, with at most ``cap`` characters of a line."""
+    lines = text.splitlines()
+    more = [f"… and {len(lines) - _LINES:,} more lines"] if len(lines) > _LINES else []
+    return "\n".join([*(clean(line, cap=cap) for line in lines[:_LINES]), *more])
 
 
 def toml_of(spec: SandboxSpec) -> str:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from sandbox_console.model.quantities import duration_text, parse_duration_s, parse_size_mib, size_text
 from sandbox_console.model.secret import shown_env
+from sandbox_console.model.shell_words import shell_words
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import BY_NAME, FIELDS, Kind, SpecField
 
@@ -47,7 +48,7 @@ def texts_of(spec: SandboxSpec) -> dict[str, str]:
 def with_entries_of(text: str, base: str, names: Collection[str]) -> str:
     """Return a table's text with the entries of these names taken from another table's text."""
     kept = {name: value for name, value in pairs(base.replace(BREAK, "\n")).items() if name in names}
-    return shlex.join([*shlex.split(text), *(f"{name}={value}" for name, value in kept.items())]).replace("\n", BREAK)
+    return shlex.join([*shell_words(text), *(f"{name}={value}" for name, value in kept.items())]).replace("\n", BREAK)
 
 
 def two_valued(field: SpecField) -> bool:
@@ -132,7 +133,7 @@ def _other(field: SpecField) -> str:
 
 def _words(text: str) -> tuple[str, ...]:
     try:
-        return tuple(shlex.split(text))
+        return tuple(shell_words(text))
     except ValueError as error:
         raise ValueError(f"{error}: quotes must be closed") from None
 
