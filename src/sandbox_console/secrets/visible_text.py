@@ -169,7 +169,8 @@ def seen(data: bytes) -> View:
 
 def backspaced(data: bytes, offset: int = 0) -> View:
     """A line as text alone: a backspace removes the character before it. ``offset`` is its place in the whole text."""
-    kept, places, at = bytearray(), [], 0
+    kept, at = bytearray(), 0
+    places: list[int] = []
     for part in _BACK.split(data):
         if part == b"\b":
             while kept:
