@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import sysconfig
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,6 +160,12 @@ def known_ground(config_file: Path | None = None) -> GuestFolders:
 def refuse_config(paths: Paths) -> None:
     """Raise ConfigError for a config file that a guest can write, before it is read."""
     refuse_guests(OwnFolders(paths.state, (_config_file(paths),)), shared_folders.everywhere(paths.state))
+
+
+def refuse_read(files: Iterable[tuple[str, Path]], config_file: str | None) -> None:
+    """Raise ConfigError for a file that libraries read and a guest can write; each has what it is in words."""
+    state = find_paths(config_file).state
+    refuse_guests(OwnFolders(state, (), read=tuple(files)), shared_folders.everywhere(state))
 
 
 def keep_apart(own: OwnFolders) -> None:
