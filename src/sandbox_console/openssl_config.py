@@ -57,9 +57,10 @@ def _told(named: Mapping[str, str], words: Sequence[str]) -> str:
         from sandbox_console.errors import ConfigError
         from sandbox_console.service.bootstrap import refuse_read
 
+        config = _config(words)
         files = [(f"{name}, which libraries of the console use", Path(text).absolute()) for name, text in named.items()]
         try:
-            refuse_read(files, _config(words))
+            refuse_read(files, Path(config) if config else None)
         except ConfigError as error:
             return f"{error}\0{error.hint or ''}"
     except Exception:  # noqa: BLE001 - the console itself reports what is wrong with its state

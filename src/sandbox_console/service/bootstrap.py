@@ -162,7 +162,7 @@ def refuse_config(paths: Paths) -> None:
     refuse_guests(OwnFolders(paths.state, (_config_file(paths),)), shared_folders.everywhere(paths.state))
 
 
-def refuse_read(files: Iterable[tuple[str, Path]], config_file: str | None) -> None:
+def refuse_read(files: Iterable[tuple[str, Path]], config_file: Path | None) -> None:
     """Raise ConfigError for a file that libraries read and a guest can write; each has what it is in words."""
     state = find_paths(config_file).state
     refuse_guests(OwnFolders(state, (), read=tuple(files)), shared_folders.everywhere(state))
