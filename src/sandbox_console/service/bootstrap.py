@@ -230,6 +230,10 @@ def _sockets() -> Iterator[tuple[str, Path]]:
         ("an engine's socket", "/run/podman/podman.sock"),
         ("an engine's socket", os.environ.get("CONTAINER_HOST", "").removeprefix("unix://")),
         ("your ssh agent's socket", os.environ.get("SSH_AUTH_SOCK", "")),
+        (
+            "your desktop's bus",
+            os.environ.get("DBUS_SESSION_BUS_ADDRESS", "").removeprefix("unix:path=").partition(",")[0],
+        ),
         ("your tmux's socket", os.environ.get("TMUX", "").partition(",")[0]),
     ):
         if path.startswith("/"):

@@ -24,7 +24,9 @@ _IN_HOME = {
     ),
     _PROGRAMS: (
         ".config/systemd", ".config/autostart", ".config/git", ".config/environment.d", ".config/fish", ".local/bin",
-        ".local/share/systemd", ".cargo/bin", ".oh-my-zsh",
+        ".local/share/systemd", ".cargo/bin", ".oh-my-zsh", "bin", ".local/share/applications", ".local/share/dbus-1",
+        ".local/share/bash-completion", ".pyenv", ".nvm", ".rustup", ".asdf", ".local/share/mise", ".vim",
+        ".config/nvim", ".emacs.d", ".config/emacs", ".vscode", ".config/Code",
     ),
     _PAGES: (".mozilla", ".config/chromium", ".config/google-chrome", ".config/BraveSoftware", ".thunderbird"),
     _ENGINE: (".microsandbox", ".local/share/containers", ".local/share/docker", ".local/share/containerd"),
