@@ -31,6 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _of_process(words: list[str]) -> int:
     """Run what this process was started for. Only its own arguments go to a server, whose child takes its place."""
+    if "OPENSSL_CONF" in os.environ or "OPENSSL_MODULES" in os.environ or "OPENSSL_ENGINES" in os.environ:
+        from sandbox_console import openssl_config  # before OpenSSL is loaded
+
+        if (problem := openssl_config.problem(words)) is not None:
+            return _tell(words, problem)
     if (code := _of_console(words)) is not None:
         return code
     if "_ARGCOMPLETE" in os.environ:  # a shell requests completions

@@ -15,9 +15,12 @@ from tests.browser.serving import TINY
 from tests.cli.conftest import Cli, cli
 from tests.support.chromium import ARGS, connected
 
-from sandbox_console.errors import ConsoleError
-from sandbox_console.service import find_paths
-from sandbox_console.web.desktop import find_app_browser, run_desktop
+from sandbox_console.errors import Conflict, ConsoleError
+from sandbox_console.model.action import Create
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import find_paths, open_console
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.web.desktop import find_app_browser, install, run_desktop
 from sandbox_console.web.options import ServeOptions
 
 __all__ = ["cli"]
@@ -106,3 +109,25 @@ def test_the_entry_is_installed(cli: Cli, tmp_path: Path, monkeypatch) -> None:
     assert f'Exec="{tmp_path}/a b%%/sandbox-console" "desktop"' in entry.read_text().splitlines()
     assert icon.read_bytes().startswith(b"<svg")
     assert len(list(data.rglob("*.*"))) == 2
+
+
+async def test_no_guest_chooses_what_the_desktop_runs(tmp_path: Path, monkeypatch) -> None:
+    """Neither the browser nor the program of the entry is one in a workspace, and the entry is not written there."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    async with open_console(backends=[FakeBackend([])]) as console:
+        await console.perform(Create(SandboxSpec("one", "x", workspace=str(work)), "fake", "local")).result()
+    a_browser(monkeypatch, work, f"echo >{tmp_path}/ran")
+    shutil.copy(work / "bin/chromium", work / "bin/sandbox-console")
+    path = os.environ["PATH"]
+    monkeypatch.setenv("XDG_DATA_HOME", str(work / "data"))
+    with pytest.raises(Conflict, match="your desktop runs what it names"):
+        install()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PATH", path)
+    assert str(work) not in install()[0].read_text()
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setattr(webbrowser, "open", lambda _: os.kill(os.getpid(), signal.SIGTERM) or True)
+    assert await run_desktop(ServeOptions(command=TINY), [].append) == 0
+    assert not (tmp_path / "ran").exists()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -309,7 +311,16 @@ async def test_a_secrets_file_that_a_guest_turned_into_a_link_is_not_read(home, 
             await console.perform(Exec(made.ref, ("true",))).result()
 
 
-BY_VARIABLE = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "SSLKEYLOGFILE", "OPENSSL_CONF", "PGPASSFILE", "NETRC")
+BY_VARIABLE = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "SSLKEYLOGFILE",
+    "OPENSSL_CONF",
+    "PGPASSFILE",
+    "NETRC",
+    "PYTHONPATH",
+    "LD_LIBRARY_PATH",
+)
 IN_HOME = (".netrc", ".pgpass", ".postgresql/root.crt")
 
 
@@ -341,3 +352,18 @@ async def test_no_library_reads_what_a_guest_can_write(home, monkeypatch, name, 
     async with open_console(backends=[FakeBackend([])]) as console:
         told = workspace_problem(str(home / "safe"), console._shares._own)
         assert ("which libraries of the console" in told) is (name in BY_VARIABLE)
+
+
+async def test_openssl_reads_no_configuration_of_a_guest(home, monkeypatch):
+    """It names libraries to load, and is read with the first import of hashlib. A pipe in its place would block that."""
+    async with open_console(backends=[FakeBackend([])]) as console:
+        await console.perform(Create(spec(home / "work"), "fake", "local")).result()
+    os.mkfifo(home / "work/openssl.cnf")
+    (home / "mine.cnf").write_text("")
+    env = os.environ | {"SANDBOX_CONSOLE_SERVER": "off", "OPENSSL_CONF": str(home / "work/openssl.cnf")}
+    command = [sys.executable, "-m", "sandbox_console", "audit", "ls"]
+    refused = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True, timeout=60)
+    assert "OPENSSL_CONF, which libraries of the console use, lies in" in refused.stderr
+    assert refused.returncode == 2
+    env["OPENSSL_CONF"] = str(home / "mine.cnf")
+    assert (await asyncio.to_thread(subprocess.run, command, env=env, timeout=60)).returncode == 0

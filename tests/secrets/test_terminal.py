@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.secrets.test_visible_text import CODES, VALUE, streamed
 
 from sandbox_console.secrets.redactor import MASK, Redactor
-from sandbox_console.secrets.visible_text import Line, seen
+from sandbox_console.secrets.terminal_line import Line
+from sandbox_console.secrets.visible_text import seen
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 COLUMNS = 200

@@ -14,6 +14,7 @@ from sandbox_console.secrets import visible_text
 from sandbox_console.secrets.leaks import Scanner
 from sandbox_console.secrets.redactor import MASK, Redactor
 from sandbox_console.secrets.stream_redactor import StreamRedactor
+from sandbox_console.secrets.terminal_line import Line
 from sandbox_console.secrets.visible_text import plain, seen
 
 VALUE = "hunter2-Tr0ub4dor&3"
@@ -295,7 +296,7 @@ class Counting(Redactor):
         self.looked += len(data)
         return super().split(data)
 
-    def split_seen(self, data: bytes, line: visible_text.Line) -> tuple[bytes, bytes]:
+    def split_seen(self, data: bytes, line: Line) -> tuple[bytes, bytes]:
         self.looked += len(data)
         return super().split_seen(data, line)
 

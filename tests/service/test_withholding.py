@@ -107,6 +107,7 @@ async def test_no_part_of_a_spec_is_raw(home, fields):
         {"argv": (VALUE,)},
         {"argv": ("sh", "-c", f"echo {VALUE} | cat")},
         {"argv": ("true",), "env": {"PASTED": VALUE}},
+        {"argv": ("true",), "env": {VALUE: "1"}},
         {"argv": ("true",), "workdir": VALUE},
         {"argv": ("true",), "user": VALUE},
     ],

@@ -100,8 +100,7 @@ class ScreenFilter:
         if self._state is _State.ESCAPE:
             return self._escape(char)
         if self._state is _State.CHARSET:
-            self._state = _State.GROUND
-            return f"{_ESC}{self._sequence}{char}" if char in "0AB" else ""
+            return self._charset(char)
         return self._csi(char)
 
     def _escape(self, char: str) -> str:
@@ -110,12 +109,20 @@ class ScreenFilter:
             self._state = _State.CSI
         elif char in "]PX^_":
             self._state = _State.STRING
-        elif char in "()":
+        elif " " <= char <= "/":
             self._state, self._sequence = _State.CHARSET, char
         else:
             self._state = _State.GROUND
             return _ESC + char if char in _PLAIN else ""
         return ""
+
+    def _charset(self, char: str) -> str:
+        """A code with characters between ESC and its last one, most of which choose a character set."""
+        if " " <= char <= "/":
+            self._sequence = "-"
+            return ""
+        self._state = _State.GROUND
+        return f"{_ESC}{self._sequence}{char}" if self._sequence in ("(", ")") and char in "0B" else ""
 
     def _csi(self, char: str) -> str:
         if " " <= char <= "?":

@@ -17,6 +17,7 @@ from sandbox_console.secrets import control_strings, visible_text
 from sandbox_console.secrets.encodings import forms
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.secrets.screen import Screen, roams
+from sandbox_console.secrets.terminal_line import Line
 
 _DRAWN = "drawn on a screen"
 _OVERLAP = 64 * 1024 * 2
@@ -118,7 +119,7 @@ class Scanner:
         at = 0
         for line in data.split(b"\n"):
             if visible_text.moves(line):
-                yield visible_text.Line().write(line, at).view()
+                yield Line().write(line, at).view()
             at += len(line) + 1
 
     def _found(self, data: bytes) -> list[tuple[int, int, str, str, str]]:

@@ -6,14 +6,19 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from itertools import groupby
 from typing import Any
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from sandbox_console.secrets import control_strings, visible_text
+from sandbox_console.secrets.beginnings import Beginnings
+from sandbox_console.secrets.canonical_codes import CanonicalCodes
 from sandbox_console.secrets.encodings import Edges, edges, forms
 from sandbox_console.secrets.screen import Screen, roams
 from sandbox_console.secrets.screen_cells import Form, form_of
+from sandbox_console.secrets.terminal_line import Line
+from sandbox_console.secrets.visible_text import COLUMNS_MOST
 
 MASK = b"[secret]"
 
@@ -50,9 +55,7 @@ class Redactor:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: list[bytes] = []
         self._edges: dict[bytes, Edges] = {}
-        self._prefixes: frozenset[bytes] = frozenset()
-        self._inner: frozenset[bytes] = frozenset()
-        self._firsts: frozenset[int] = frozenset()
+        self._beginnings = Beginnings((), (), ())
         self._lefts: frozenset[int] = frozenset()
         self._longest = 0
         self._automaton: BytesAhoCorasick | None = None
@@ -100,17 +103,14 @@ class Redactor:
         self._automaton = BytesAhoCorasick(self._forms, matchkind=MatchKind.LeftmostLongest)
         self._longest = max(map(len, self._forms))
         ended = {form for form, (_, right) in self._edges.items() if right}  # the next byte decides how much is masked
-        self._prefixes = frozenset(form[:size] for form in self._forms for size in range(1, len(form))) | ended
-        lefts = [form for form, (left, _) in self._edges.items() if left]
-        self._inner = frozenset(form[:size] for form in lefts for size in range(1, len(form) + 1))
-        self._firsts = frozenset(form[0] for form in self._forms)
+        self._beginnings = Beginnings(self._forms, ended, {form for form, (left, _) in self._edges.items() if left})
         self._lefts = frozenset().union(*(left for left, _ in self._edges.values()))
         self._cells = None
 
     def cells(self) -> list[Form]:
         """All forms of the values, as a screen has them."""
         if self._cells is None:
-            self._cells = [form_of(form) for form in self._forms]
+            self._cells = [form_of(form) for form in self._forms if len(form) <= 4 * COLUMNS_MOST]  # no row is longer
         return self._cells
 
     # -- what is certain of a stream
@@ -124,7 +124,7 @@ class Redactor:
             return data, b""
         return self._parted(data, self.hits(data), self.held_back)
 
-    def split_seen(self, data: bytes, line: visible_text.Line) -> tuple[bytes, bytes]:
+    def split_seen(self, data: bytes, line: Line) -> tuple[bytes, bytes]:
         """Split bytes that look different to a reader; ``line`` is the line that was shown before them."""
         if self._automaton is None:
             return data, b""
@@ -144,7 +144,7 @@ class Redactor:
         head, code = rest[: len(rest) - size], rest[len(rest) - size :][:_CODE_KEPT]
         views = [visible_text.seen(one) for one in (head, *control_strings.readings(head))]
         if visible_text.moves(head):
-            views.append(visible_text.Line().write(head).view(to_cursor=True))
+            views.append(Line().write(head).view(to_cursor=True))
         begun = max((view.data[len(view.data) - self.held_back(view.data) :] for view in views), key=len)
         return (b"", begun + code) if begun else (MASK, b"")
 
@@ -164,21 +164,21 @@ class Redactor:
         if self._automaton is None or not data:
             return 0
         tail = data[-self._longest :]
-        for at, first in enumerate(tail):
-            if first in self._firsts and tail[at:] in self._prefixes:
-                beside = data[-len(tail) + at - 1 :][:1] if len(data) > len(tail) - at else b""
-                left = beside and beside[0] in self._lefts and tail[at:] in self._inner
-                return len(tail) - at + bool(left)
+        size, is_left = self._beginnings.longest(tail)
+        if size:
+            beside = data[-size - 1 :][:1] if len(data) > size else b""
+            return size + bool(is_left and beside and beside[0] in self._lefts)
         return int(data[-1] in self._lefts)
 
-    def _unsure(self, data: bytes, line: visible_text.Line) -> int:
+    def _unsure(self, data: bytes, line: Line) -> int:
         """How many of the last bytes may begin a value, as a reader sees them."""
         head = data[: len(data) - visible_text.begun(data)]
         hold, begin = [self.held_back(data), len(data) - len(head)], head.rfind(b"\n") + 1
         if size := self._unseen(head):
             hold.append(size + len(data) - len(head))
-        if (not begin and line.moved) or visible_text.moves(head[begin:]):
-            now = (visible_text.Line() if begin else line.past()).write(head[begin:], begin).view(to_cursor=True)
+        before = line.below(head[:begin]) if begin else line
+        if before.moved or before.moves(head[begin:]):
+            now = before.past().write(head[begin:], begin).view(to_cursor=True)
             if size := self.held_back(now.data):
                 hold.append(len(data) - max(begin, now.span(len(now.data) - size, len(now.data))[0]))
         size = max(hold)
@@ -197,30 +197,33 @@ class Redactor:
 
     # -- what is masked
 
-    def spans(self, data: bytes, line: visible_text.Line | None = None) -> list[Span]:
+    def spans(self, data: bytes, line: Line | None = None) -> list[Span]:
         """Where values are in ``data``, as bytes and as seen after ``line``; in order and without overlaps."""
         hits = self.hits(data)
         if line is None and visible_text.plain(data):
             return hits
         if others := list(control_strings.readings(data)):
             hits = _apart([*hits, *(span for other in others for span in self._as_read(other, line))])
-        if not ((line and line.moved) or visible_text.moves(data) or self._found(visible_text.bare(data))):
+        if not (_moves(data, line) or self._found(visible_text.bare(data))):
             return hits
         return _apart([*hits, *self._as_read(data, line)])
 
-    def _as_read(self, data: bytes, line: visible_text.Line | None) -> Iterator[Span]:
+    def _as_read(self, data: bytes, line: Line | None) -> Iterator[Span]:
         """Where values are without invisible codes, and as a terminal shows them."""
         view = visible_text.seen(data)
         yield from (view.span(start, end) for start, end in self.hits(view.data))
         yield from self._written(data, line)
 
-    def _written(self, data: bytes, line: visible_text.Line | None) -> Iterator[Span]:
+    def _written(self, data: bytes, line: Line | None) -> Iterator[Span]:
         """Where values are in the text as a terminal shows it, line by line, if a cursor goes back."""
-        if not ((line and line.moved) or visible_text.moves(data)):
+        if not _moves(data, line):
             return
-        at, now = 0, line.past() if line else visible_text.Line()
+        at, now = 0, line.past() if line else Line()
         for part in data.split(b"\n"):
-            if now.moved or visible_text.moves(part):
+            rest = b"\n"
+            if not (now.moved or now.moves(part)):
+                rest = part + rest
+            else:
                 view = now.write(part, at).view()
                 for start, end in self.hits(view.data):
                     begin, stop = view.span(start, end)
@@ -228,7 +231,7 @@ class Redactor:
                         yield max(begin, at), stop
                     elif not (line and self._found(line.view().data)):  # only the codes of this part make it a value
                         yield at, at + len(part)
-            at, now = at + len(part) + 1, visible_text.Line()
+            at, now = at + len(part) + 1, now.below(rest)
 
     def hits(self, data: bytes) -> list[Span]:
         """Where values are in bytes, with the neighbours that hold some of their bits."""
@@ -247,14 +250,17 @@ class Redactor:
         """Whether ``data`` contains a value."""
         return self._automaton is not None and bool(self._automaton.find_matches_as_indexes(data))
 
-    def settled(self, data: bytes, line: visible_text.Line | None = None) -> bytes:
+    def settled(self, data: bytes, line: Line | None = None) -> bytes:
         """``data`` masked, and masked again for values that masking another one has completed."""
         for _ in range(_ROUNDS):
             if not (found := self.spans(data, line)):
                 return data
             data = _replaced(data, found)
         lines = data.split(b"\n")  # only somebody who wants to evade the mask writes like this
-        return b"\n".join(MASK if self.spans(one, line if not at else None) else one for at, one in enumerate(lines))
+        columns = line.columns if line else 0
+        return b"\n".join(
+            MASK if self.spans(one, line if not at else Line(columns)) else one for at, one in enumerate(lines)
+        )
 
     def apply(self, data: bytes) -> bytes:
         """All of ``data`` with the known values masked."""
@@ -286,7 +292,7 @@ class Redactor:
         """
         if self._automaton is None:
             return parts
-        parts = self._within(parts)
+        parts = self._within(_canonical(parts) if sizes else parts, sizes)
         if not any(roams(part.encode("utf-8", "replace")) for part in parts):
             return parts
         screen, done = Screen(self, sizes[0] if sizes else None), []
@@ -297,13 +303,46 @@ class Redactor:
             done.append(self.masked_on(screen, data).decode("utf-8", "surrogatepass"))
         return done
 
-    def _within(self, parts: list[str]) -> list[str]:
+    def _in_rows(self, parts: list[bytes], sizes: Sequence[Size]) -> Iterator[Span]:
+        """Where values are in output as terminals of known sizes show it, whose rows end at their width."""
+        at, line = 0, Line()
+        for (columns, _), group in groupby(zip(sizes, parts, strict=False), key=lambda pair: pair[0]):
+            data = b"".join(part for _, part in group)
+            line = line.resized(columns) if line.columns else Line(columns)
+            yield from ((at + start, at + end) for start, end in self._written(data, line))
+            yield from self._as_text(data, at) if b"\b" in data else ()
+            end = data.rfind(b"\n") + 1
+            line, at = line.below(data[:end]) if end else line, at + len(data)
+            line.write(data[end:])
+
+    def _as_text(self, data: bytes, at: int) -> Iterator[Span]:
+        """Where values are in the text of a recording, which is exported and searched."""
+        for line in data.split(b"\n"):
+            if b"\b" in line:
+                view = visible_text.backspaced(line, at)
+                yield from (view.span(start, end) for start, end in self.hits(view.data))
+            at += len(line) + 1
+
+    def _within(self, parts: list[str], sizes: Sequence[Size]) -> list[str]:
         for _ in range(_ROUNDS):
             data = [part.encode("utf-8", "surrogatepass") for part in parts]
-            if not (spans := self.spans(b"".join(data))):
+            if not (spans := _apart([*self.spans(b"".join(data)), *self._in_rows(data, sizes)])):
                 return parts
             parts = [part.decode("utf-8", "replace") for part in _without(data, spans)]
         return [self.text("".join(parts)), *("" for _ in parts[1:])]
+
+
+def _canonical(parts: list[str]) -> list[str]:
+    """What a terminal of a known size gets, with codes that all terminals obey in the same way."""
+    codes = CanonicalCodes()
+    return [codes.feed(part.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass") for part in parts]
+
+
+def _moves(data: bytes, line: Line | None) -> bool:
+    """Whether some of the text, which follows ``line``, is written elsewhere than behind what is before it."""
+    if line is None:
+        return visible_text.moves(data)
+    return line.moved or line.moves(data)
 
 
 def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:

@@ -71,14 +71,20 @@ class Screen:
         self.masked = 0  # how often
         used = {cell for form in values.cells() for cell, _ in form}
         self._star = next((one for one in map(ONES.__getitem__, _STARS) if one not in used), b"*")
-        self._main = Columns(values, self._star)
         self._values, self._size = values, size
-        self._alternate: Page = Columns(values, self._star)
+        self._main = self._unknown()
+        self._alternate: Rows | Columns = self._unknown()
         self._page: Page = self._main
         self._last = b""
         self._lines = 0  # since the cursor went up
         self._keeps = False  # rows that line feeds do not scroll away
         self._home = False  # the cursor was moved there last
+        self._strayed = False  # nobody knows in which column the main screen's cursor is
+
+    @property
+    def alternate(self) -> bool:
+        """Whether the alternate screen is shown."""
+        return self._page is not self._main
 
     @property
     def forgettable(self) -> bool:
@@ -87,14 +93,21 @@ class Screen:
 
     def resize(self, columns: int, rows: int) -> None:
         """Follow a new size. Where rows are then is not known until a program opens the screen again."""
+        self._strayed = self._strayed or (self.alternate and self._size is not None and columns != self._size[0])
         self._size = columns, rows
-        if isinstance(self._alternate, Rows):
-            known, self._alternate = self._alternate, Columns(self._values, self._star)
+        self._main.resize(columns)
+        if isinstance(self._alternate, Columns):
+            self._alternate.resize(columns)
+        else:
+            known, self._alternate = self._alternate, self._unknown()
             for row in known.drawn():
                 self._alternate.column = 0
                 self._alternate.put([ONES[one] for one in row], row)
             self._alternate.column = known.column
             self._page = self._alternate if self._page is known else self._page
+
+    def _unknown(self) -> Columns:
+        return Columns(self._values, self._star, self._size[0] if self._size else 0)
 
     def mask(self, data: bytes) -> bytes:
         """The output with stars in place of whatever completes a value. It must have no incomplete code at its end."""
@@ -170,11 +183,14 @@ class Screen:
         if on and clears:
             self._main.vertical(b"s", [0])
             known = Rows(self._values, self._star, self._size) if self._size else None
-            self._alternate = known or Columns(self._values, self._star)
+            self._alternate = known or self._unknown()
         column, self._page = self._page.column, self._alternate if on else self._main
         self._page.column = column
         if clears and not on:
             self._page.vertical(b"u", [0])
+        if self._strayed and not on:
+            self._strayed, self._page.column = False, 0
+            return b"\r"
         if not (on and isinstance(self._page, Rows)):
             return b""
         self._page.begin()

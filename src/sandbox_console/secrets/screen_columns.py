@@ -18,8 +18,11 @@ class Columns:
     is an AND for each character, of about 0.1 microseconds for 4,096 columns.
     """
 
-    def __init__(self, values: Values, star: bytes) -> None:
+    def __init__(self, values: Values, star: bytes, width: int = 0) -> None:
+        """``width`` is that of the terminal: text goes on at the left edge. With 0, nobody knows it."""
         self._values, self._star = values, star
+        self._width = min(width, COLUMNS_MOST)
+        self._wraps = True
         self._known: object = None
         self._forms: list[tuple[Form, frozenset[bytes]]] = []
         self._used: frozenset[bytes] = frozenset()
@@ -28,8 +31,27 @@ class Columns:
         self._where: dict[bytes, int] = {}
         self._passed: set[tuple[int, bytes]] = set()  # what was written since the screen was erased
 
+    def resize(self, width: int) -> None:
+        """Follow a new width. The caller sends the cursor to the left edge where it may be elsewhere."""
+        self._width = min(width, COLUMNS_MOST)
+        self._passed.clear()
+
     def put(self, cells: Cells, text: bytes) -> Cells:
         """Write characters, which are ``text`` in bytes. Returns what may be shown of them."""
+        if not self._width or self.column + len(cells) <= self._width:
+            return self._put_within(cells, text)
+        done: list[bytes] = []
+        while cells:
+            if self.column >= self._width or (cells[1:2] == [b""] and 1 < self._width == self.column + 1):
+                self.column = 0 if self._wraps else self._width - 1
+            room = self._width - self.column
+            room -= 1 < room < len(cells) and cells[room] == b""
+            done += self._put_within(cells[:room], b"".join(cells[:room]) if text else b"")
+            cells = cells[room:]
+        return done
+
+    def _put_within(self, cells: Cells, text: bytes) -> Cells:
+        """Write characters that the row has room for."""
         self._learn()
         if not self._inserts and text and (self.column, text) in self._passed:  # a screen that is drawn again
             self.column += len(cells)
@@ -63,9 +85,15 @@ class Columns:
 
     def vertical(self, how: bytes, numbers: Sequence[int]) -> None:
         """Obey a code that moves the cursor or the rows: only the column matters."""
+        most = (self._width or COLUMNS_MOST) - 1
+        self.column = min(self.column, most)
         match how:
+            case b"\n" if self._width:
+                pass  # a terminal's line feed alone stays in its column
+            case b"?h" | b"?l" if numbers[0] == 7:
+                self._wraps = how == b"?h"
             case b"H" | b"f":
-                self.column = min(max(1, [*numbers, 0][1]) - 1, COLUMNS_MOST - 1)
+                self.column = min(max(1, [*numbers, 0][1]) - 1, most)
             case b"E" | b"F" | b"L" | b"M" | b"r" | b"\n" | b"\x1bE" | b"?h" | b"?l":
                 # mode 6 moves the cursor home; other modes do not, but programs move it at once
                 self.column = 0 if how[:1] != b"?" or numbers[0] == 6 else self.column
@@ -79,7 +107,7 @@ class Columns:
                 self.wipe()
                 self.column = 0
             case _:
-                self.column = column_after(self.column, how, numbers[0], COLUMNS_MOST - 1)
+                self.column = column_after(self.column, how, numbers[0], most)
 
     def wipe(self) -> None:
         """Erase the whole screen."""

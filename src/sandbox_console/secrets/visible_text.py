@@ -1,7 +1,6 @@
 """Output as a reader sees it, with the original place of each byte, as invisible codes may break up a value.
 
-There are two views. ``seen`` leaves invisible codes out, as a log viewer does. ``Line`` follows a cursor that goes back
-and overwrites text, as a terminal does. Programs that draw a whole screen are not followed.
+``seen`` leaves invisible codes out, as a log viewer does. See also `terminal_line`, for a cursor that goes back.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ WIDTHLESS = (
 # Most terminals end DCS, SOS, PM and APC only with ST; some programs also end them with BEL, as an OSC.
 BEL_ENDS = lazy_pattern(rb"\x1b[PX^_][^\x07\x18\x1a\x1b\n]{0,4096}\x07")
 _CODE = lazy_pattern(ESC)
+_BACK = lazy_pattern(rb"(\x08|" + ESC + rb")")
 _COLOURS = lazy_pattern(rb"\x1b\[[0-9;:]*[mK]")  # and erasing to the end of the line: nearly all codes in logs
 _LONE = rb"\r(?!\n)"
 _UNSEEN_TEXT = rb"(?:" + ESC + rb"|[\x00-\x08\x0e-\x1f\x7f]|" + _LONE + rb"|" + WIDTHLESS + rb")+"
@@ -78,18 +78,10 @@ LETTER = (
     rb"[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]{1,2}|\xed[\x80-\x9f][\x80-\xbf]?"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{0,2}|[\xf1-\xf3][\x80-\xbf]{1,3}|\xf4[\x80-\x8f][\x80-\xbf]{0,2}"
 )
-_STEP = lazy_pattern(
-    rb"([\x20-\x7e]+)|" + CSI + rb"(" + _PARAMETERS + rb")([CDGIPXZ`abhlsu@])|" + ESC + rb"|" + WIDTHLESS + rb"|"
-    + LETTER + rb"|.",
-    re.DOTALL,
-)  # fmt: skip
 _TORN = lazy_pattern(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})\Z")
-_RETURNS_ONLY = re.compile(rb"[\x20-\x7e\r]*\Z")
-_WITHIN_ONE = re.compile(rb"[" + WITHIN + rb"]")
 ONES = [bytes([one]) for one in range(256)]
 COLUMNS_MOST = 4096  # a cursor cannot go further: no terminal is wider
 TAB = 8
-_INSERT = 4  # ECMA-48's insertion-replacement mode
 
 
 class View:
@@ -131,7 +123,7 @@ def moves(data: bytes) -> bool:
 
 
 def lasting(data: bytes) -> bytes:
-    """Text without the controls that do not change a :class:`Line`, each of which costs as much time as a word."""
+    """Text without the controls that do not change a line of a terminal, each of which costs as much time as a word."""
     return data.translate(None, _IDLE) if data.isascii() and b"\x1b" not in data else data  # no code can form
 
 
@@ -175,128 +167,21 @@ def seen(data: bytes) -> View:
     return View(b"".join(pieces), [0, *accumulate(map(len, pieces[:-1]))], places)
 
 
-class Line:
-    """A line of a terminal: its cells, the place of each in the text, and the cursor."""
-
-    def __init__(self) -> None:
-        self.cells: list[bytes] = []
-        self.places: list[int] = []
-        self.column = 0
-        self._kept, self._inserts = 0, False
-        self.parted = False
-        """Whether it was shown although it may end with the beginning of a value."""
-
-    @property
-    def moved(self) -> bool:
-        """Whether new text is to be read together with the line: the cursor is not at its end, or a value may be."""
-        return self.column < len(self.cells) or self._inserts or self.parted
-
-    def write(self, data: bytes, offset: int = 0) -> Line:
-        """Write text that has no newline; ``offset`` is its place in the whole text."""
-        if not (self.cells or self.column or self._inserts) and _RETURNS_ONLY.match(data):
-            self._write_over(data, offset)
-            return self
-        for match in _STEP.finditer(data):
-            text, place = match[0], offset + match.start()
-            if match[1]:
-                self._put([ONES[one] for one in text], range(place, place + len(text)))
-            elif match[3]:
-                self._controls(match[0])
-                self._obey(match[3], _number(match[2]))
-            elif text[0] > 0x7F:
-                self._letter(text, place)
-            else:
-                self._control(text)
-        return self
-
-    def _write_over(self, data: bytes, offset: int) -> None:
-        """Write text that only returns to the line's beginning, as progress bars do."""
-        runs, end = [], len(data)
-        for text in reversed(data.split(b"\r")):
-            runs.append((text, offset + end - len(text)))
-            end -= len(text) + 1
-        self.column = min(len(runs[0][0]), COLUMNS_MOST)
-        for text, place in runs:
-            if (done := len(self.cells)) < min(len(text), COLUMNS_MOST):
-                self.cells += [ONES[one] for one in text[done:COLUMNS_MOST]]
-                self.places += range(place + done, place + min(len(text), COLUMNS_MOST))
-
-    def _letter(self, text: bytes, place: int) -> None:
-        wide = width(text)
-        if wide:
-            self._put([text, b""][:wide], [place] * wide)
-
-    def _controls(self, code: bytes) -> None:
-        """Obey the control characters within a code, which come before the code itself."""
-        for one in _WITHIN_ONE.findall(code):
-            self._control(one)
-
-    def _control(self, text: bytes) -> None:
-        match text:
-            case b"\x08":
-                self.column = max(0, self.column - 1)
-            case b"\r":
-                self.column = 0
-            case b"\t":
-                self.column = min((self.column // TAB + 1) * TAB, COLUMNS_MOST)
-            case b"\x1b7":
-                self._kept = self.column
-            case b"\x1b8":
-                self.column = self._kept
-            case _ if len(text) > 1 and text[:1] == b"\x1b":
-                self._controls(text)
-                if (plain_code := _WITHIN_ONE.sub(b"", text)) != text:
-                    self._control(plain_code)
-
-    def _obey(self, how: bytes, number: int) -> None:
-        """Obey a code with its first number (0 if it has none)."""
-        count, at = max(1, number), self.column
-        match how:
-            case b"P":
-                del self.cells[at : at + count], self.places[at : at + count]
-            case b"X":
-                blank = self.cells[at : at + count]
-                self.cells[at : at + count] = [b" "] * len(blank)
-            case b"@" if at < len(self.cells):
-                blanks = min(count, COLUMNS_MOST)
-                self.cells[at:at] = [b" "] * blanks
-                self.places[at:at] = [self.places[at]] * blanks
-            case b"b" if 0 < at <= len(self.cells):
-                again = min(count, COLUMNS_MOST)
-                self._put([self.cells[at - 1]] * again, [self.places[at - 1]] * again)
-            case b"h" | b"l" if number == _INSERT:
-                self._inserts = how == b"h"
-            case b"s":
-                self._kept = at
-            case b"u":
-                self.column = self._kept
-            case _:
-                self.column = column_after(at, how, count, COLUMNS_MOST)
-
-    def _put(self, cells: list[bytes], places: Sequence[int]) -> None:
-        gap = self.column - len(self.cells)
-        self.cells.extend([b" "] * gap)
-        self.places.extend([places[0]] * gap)
-        end = self.column + len(cells)
-        self.cells[self.column : self.column if self._inserts else end] = cells
-        self.places[self.column : self.column if self._inserts else end] = places
-        self.column = end
-        if (over := len(self.cells) - COLUMNS_MOST) > 0:  # no terminal is wider: the text would have wrapped
-            del self.cells[:over], self.places[:over]
-            self.column = max(0, self.column - over)
-
-    def past(self) -> Line:
-        """The line after all of it was shown: its places lie before the next text."""
-        made = Line()
-        made.cells, made.places, made.column = self.cells.copy(), [-1] * len(self.cells), self.column
-        made._kept, made._inserts, made.parted = self._kept, self._inserts, self.parted
-        return made
-
-    def view(self, *, to_cursor: bool = False) -> View:
-        """What the line shows; with ``to_cursor``, only up to the cursor."""
-        end = self.column if to_cursor else len(self.cells)
-        cells = self.cells[:end]
-        return View(b"".join(cells), [0, *accumulate(map(len, cells[:-1]))], self.places[:end] or [0])
+def backspaced(data: bytes, offset: int = 0) -> View:
+    """A line as text alone: a backspace removes the character before it. ``offset`` is its place in the whole text."""
+    kept, at = bytearray(), 0
+    places: list[int] = []
+    for part in _BACK.split(data):
+        if part == b"\b":
+            while kept:
+                places.pop()
+                if kept.pop() & 0xC0 != 0x80:  # the first byte of a character
+                    break
+        elif part[:1] != b"\x1b":
+            kept += part
+            places += range(offset + at, offset + at + len(part))
+        at += len(part)
+    return View(bytes(kept), range(max(1, len(kept))), places or [offset])
 
 
 def width(text: bytes) -> int:
@@ -307,11 +192,6 @@ def width(text: bytes) -> int:
     if len(letter) > 1 or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
         return 0 if len(letter) == 1 else 1
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-
-
-def _number(parameters: bytes) -> int:
-    """The first number of a code; 0 if it has none."""
-    return int(_WITHIN_ONE.sub(b"", parameters).partition(b";")[0][:5] or 0)
 
 
 def begun(data: bytes, last: int | None = None) -> int:

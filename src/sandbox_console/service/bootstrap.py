@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import sysconfig
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -190,6 +190,12 @@ def refuse_config(paths: Paths) -> None:
     refuse_guests(OwnFolders(paths.state, (_config_file(paths),)), shared_folders.everywhere(paths.state))
 
 
+def refuse_read(files: Iterable[tuple[str, Path]], config_file: Path | None) -> None:
+    """Raise ConfigError for a file that libraries read and a guest can write; each has what it is in words."""
+    state = find_paths(config_file).state
+    refuse_guests(OwnFolders(state, (), read=tuple(files)), shared_folders.everywhere(state))
+
+
 def keep_apart(own: OwnFolders) -> None:
     """Raise ConfigError for state that a guest can write, and do not run programs from folders that one can write."""
     known = shared_folders.everywhere(own.state)
@@ -252,6 +258,10 @@ def _sockets() -> Iterator[tuple[str, Path]]:
         ("an engine's socket", "/run/podman/podman.sock"),
         ("an engine's socket", os.environ.get("CONTAINER_HOST", "").removeprefix("unix://")),
         ("your ssh agent's socket", os.environ.get("SSH_AUTH_SOCK", "")),
+        (
+            "your desktop's bus",
+            os.environ.get("DBUS_SESSION_BUS_ADDRESS", "").removeprefix("unix:path=").partition(",")[0],
+        ),
         ("your tmux's socket", os.environ.get("TMUX", "").partition(",")[0]),
     ):
         if path.startswith("/"):

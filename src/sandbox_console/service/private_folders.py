@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,9 @@ _IN_HOME = {
     ),
     _PROGRAMS: (
         ".config/systemd", ".config/autostart", ".config/git", ".config/environment.d", ".config/fish", ".local/bin",
-        ".local/share/systemd", ".cargo/bin", ".oh-my-zsh",
+        ".local/share/systemd", ".cargo/bin", ".oh-my-zsh", "bin", ".local/share/applications", ".local/share/dbus-1",
+        ".local/share/bash-completion", ".pyenv", ".nvm", ".rustup", ".asdf", ".local/share/mise", ".vim",
+        ".config/nvim", ".emacs.d", ".config/emacs", ".vscode", ".config/Code",
     ),
     _PAGES: (".mozilla", ".config/chromium", ".config/google-chrome", ".config/BraveSoftware", ".thunderbird"),
     _ENGINE: (".microsandbox", ".local/share/containers", ".local/share/docker", ".local/share/containerd"),
@@ -45,8 +48,13 @@ _OF_THE_MACHINE = (
 # What OpenSSL, aiohttp, requests and asyncpg read without being told: whom to trust, passwords, what to load.
 _READ_BY_VARIABLE = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "OPENSSL_CONF", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NETRC",
-    "PGPASSFILE", "PGSERVICEFILE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGSSLCRL",
+    "PGPASSFILE", "PGSERVICEFILE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGSSLCRL", "OPENSSL_MODULES",
+    "OPENSSL_ENGINES", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX", "GCONV_PATH", "LOCPATH",
 )  # fmt: skip
+_LISTS = {"LD_PRELOAD": "[ :]", "LD_LIBRARY_PATH": "[:;]", "LD_AUDIT": ":", "PYTHONPATH": ":"}
+"""What the loader and Python read before any check, and how each separates several paths. An empty one is the current
+folder."""
+
 _READ_IN_HOME = (
     ".netrc", ".pgpass", ".pg_service.conf", ".postgresql/root.crt", ".postgresql/root.crl",
     ".postgresql/postgresql.crt", ".postgresql/postgresql.key",
@@ -73,8 +81,15 @@ def private_folders() -> Iterator[tuple[str, Path]]:
 
 def library_files() -> Iterator[tuple[str, Path]]:
     """Yield what each file is that a library reads on its own, in words, and its path. All of them exist."""
-    for variable in _READ_BY_VARIABLE:
-        if (text := os.environ.get(variable, "")) and os.path.lexists(text):
+    named = [(variable, os.environ.get(variable, "")) for variable in _READ_BY_VARIABLE]
+    named += [
+        (variable, one or (os.curdir if "LIBRARY" in variable or "PYTHON" in variable else ""))
+        for variable, separators in _LISTS.items()
+        if (value := os.environ.get(variable))
+        for one in re.split(separators, value)
+    ]
+    for variable, text in named:
+        if text and os.path.lexists(text):
             yield f"{variable}, which libraries of the console use", Path(text).absolute()
     with contextlib.suppress(RuntimeError):  # no home
         for name in _READ_IN_HOME:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from sandbox_console.errors import ConsoleError
-from sandbox_console.service import find_paths
+from sandbox_console.errors import Conflict, ConsoleError
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.walk import led_by
+from sandbox_console.service import find_paths, known_ground
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.run import default_browser, page, stop_signal
 
@@ -42,6 +44,7 @@ async def run_desktop(options: ServeOptions, say: Callable[[str], None]) -> int:
 
     Without a browser that can do this, the default browser shows it, until a signal comes. Raises ConsoleError.
     """
+    known_ground(options.config)  # so that the browser is none that a sandbox has put there
     stopped, browser = stop_signal(), find_app_browser()
     if browser is None:
         say("Chromium, Chrome and Edge were not found: the default browser shows the page")
@@ -97,6 +100,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 def install() -> Sequence[Path]:
     """Put the entry and its icon where the user's desktop finds them, and return their paths. Raises ConsoleError."""
+    guest_folders = known_ground()
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
     icon = files("sandbox_console.web").joinpath("static/logo.svg").read_bytes()
     entry = data / "applications" / f"{_CLASS}.desktop"
@@ -104,12 +108,19 @@ def install() -> Sequence[Path]:
     try:
         for path, content in ((picture, icon), (entry, _entry().encode())):
             path.parent.mkdir(parents=True, exist_ok=True)
+            _refuse_guests(path, guest_folders)
             new = path.with_name(f".{path.name}.{os.getpid()}")
             new.write_bytes(content)
             new.replace(path)
     except OSError as error:
         raise ConsoleError(f"{error.filename} cannot be written: {error.strerror}") from None
     return entry, picture
+
+
+def _refuse_guests(path: Path, guest_folders: GuestFolders) -> None:
+    """Raise Conflict if a guest can write the file, since the desktop runs the program that the entry names."""
+    if root := led_by(path, guest_folders):
+        raise Conflict(f"{path} lies in {root}, where a sandbox can write, and your desktop runs what it names")
 
 
 def _entry() -> str:

@@ -14,6 +14,9 @@ from typing import Any
 _FIELDS = ("argv", "command", "shell", "labels", "user", "workdir")
 _INNER = ("spec", "diff")
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Z0-9_]*")
+"""A variable's usual name. ``--env VALUE``, without a name, makes a name of another form."""
+
 _OPTION = re.compile(r"--[a-z]+(-[a-z]+)*")
 """An option's name, which says what a command does and is no secret: no value looks like this."""
 
@@ -40,6 +43,8 @@ class Words:
         return {
             name: self._hashed(value)
             if name in _FIELDS
+            else [one if _VARIABLE.fullmatch(str(one)) else self._hash(str(one)) for one in value]
+            if name == "env" and isinstance(value, (list, tuple))
             else self._withheld(value)
             if name in _INNER and isinstance(value, Mapping)
             else value
