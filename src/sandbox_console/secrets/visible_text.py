@@ -221,10 +221,10 @@ class Line:
                 self.cells += [ONES[one] for one in text[done:COLUMNS_MOST]]
                 self.places += range(place + done, place + min(len(text), COLUMNS_MOST))
 
-    def _letter(self, text: bytes, place: int) -> None:
+    def _letter(self, text: bytes, offset: int) -> None:
         wide = width(text)
         if wide:
-            self._put([text, b""][:wide], [place] * wide)
+            self._put([text, b""][:wide], [offset] * wide)
 
     def _controls(self, code: bytes) -> None:
         """Obey the control characters within a code, which come before the code itself."""
