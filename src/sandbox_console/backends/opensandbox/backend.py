@@ -210,9 +210,9 @@ class OpenSandboxBackend(GuestFiles, RemoteBackend):
         await self._client.act("POST", place, verb)
         self._polling.wake()
 
-    async def _gone(self, place: str) -> None:
+    async def _gone(self, path: str) -> None:
         try:
-            await self._client.act("DELETE", place)
+            await self._client.act("DELETE", path)
         except NotFound:
             return
 
