@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 REQUIRE ?=
 PYTEST_ARGS ?=
-# Tests wait for much of their time: with two workers more than processors, two of these are busy for two thirds of it.
-WORKERS ?= $(shell expr $$(nproc) + 2)
+# Tests wait for much of their time: two workers more than processors keep two of these busy for two thirds of it, so there are four more.
+WORKERS ?= $(shell expr $$(nproc) + 4)
 export VENV PYTHON REQUIRE
 export TEXTUAL_ANIMATIONS = none
 # Without bytecode each of the thousands of programs that the tests start compiles the package: 1.0 s of CPU, not 0.5.

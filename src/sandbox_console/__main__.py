@@ -204,7 +204,9 @@ def _tui(args: argparse.Namespace, opener: Opener | None = None) -> int:
 
     release()
     config = Path(args.config) if args.config else None
-    return run_tui(config_file=config, read_only=args.read_only, backend=args.backend, opener=opener)
+    return run_tui(
+        config_file=config, read_only=args.read_only, backend=args.backend, hosts=args.on_hosts, opener=opener
+    )
 
 
 def _serve_options(args: argparse.Namespace, config: Path | None) -> ServeOptions:
@@ -224,6 +226,7 @@ def _serve_options(args: argparse.Namespace, config: Path | None) -> ServeOption
         key=Path(args.key) if args.key else None,
         insecure_no_tls=args.insecure_no_tls,
         names=tuple(args.hostname),
+        only_hosts=tuple(args.on_hosts),
         pass_env=tuple(args.pass_env),
     )
 
@@ -310,7 +313,8 @@ def _mcp(args: argparse.Namespace) -> int:
     from sandbox_console.servers.mcp.stdio import serve_stdio
 
     release()
-    return serve_stdio(Path(args.config) if args.config else None, args.backend, read_only=args.read_only)
+    config = Path(args.config) if args.config else None
+    return serve_stdio(config, args.backend, args.on_hosts, read_only=args.read_only)
 
 
 def _ssh(args: argparse.Namespace) -> int:
@@ -336,6 +340,7 @@ def _share(args: argparse.Namespace) -> int:
         environment=args.environment,
         backend=args.backend or None,
         config=Path(args.config) if args.config else None,
+        only_hosts=tuple(args.on_hosts),
     )
     release()
     return share(options)

@@ -15,7 +15,8 @@
      ├─ BackendUnreachable      unreachable      5
      ├─ AuditUnavailable        audit_unavailable 6
      ├─ Conflict                conflict         7
-     │   └─ SandboxEnded        sandbox_ended    7   the sandbox ended while a command ran in it
+     │   ├─ SandboxEnded        sandbox_ended    7   the sandbox ended while a command ran in it
+     │   └─ NoRoom              no_room          7   every host that may have the sandbox is full
      ├─ Unsupported             unsupported      8
      ├─ TimedOut                timed_out        9
      └─ BackendError            backend          1   the provider failed, not the guest
@@ -162,6 +163,12 @@ class SandboxEnded(Conflict):
     """The sandbox ended, or was removed, while a command ran in it, so the command has no result of its own."""
 
     code = "sandbox_ended"
+
+
+class NoRoom(Conflict):
+    """Every host on which the sandbox may be made has as many running ones as it may have."""
+
+    code = "no_room"
 
 
 class Unsupported(ConsoleError):

@@ -30,6 +30,7 @@ from sandbox_console.service.config import (
     TuiOptions,
     ViewOptions,
 )
+from sandbox_console.service.host_options import HostOptions
 from sandbox_console.service.oidc_options import GroupRole, OidcOptions
 from sandbox_console.service.reads.fleet import ANSWER_S
 from sandbox_console.service.server_options import ApiOptions, McpOptions, MicrosandboxOptions, ServeTable
@@ -62,6 +63,7 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= _defaults(ShellOptions, "shell.") | _defaults(MicrosandboxOptions, "microsandbox.")
     known |= {key: value for key, value in _defaults(ServeTable, "serve.").items() if key != "serve.oidc"}
     known |= _defaults(OidcOptions, "serve.oidc.") | _defaults(GroupRole, "serve.oidc.roles.")
+    known |= _defaults(HostOptions, "hosts.NAME.")
     known |= {"alerts.keep_days": AlertOptions().keep_days}
     known |= _defaults(AlertRule, "alerts.rules.NAME.") | _defaults(AlertChannel, "alerts.channels.NAME.")
     assert ROWS.keys() == known.keys()

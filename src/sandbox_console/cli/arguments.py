@@ -12,6 +12,7 @@ EVERYWHERE_DEFAULTS: dict[str, Any] = {
     "json": False,
     "config": None,
     "backend": "",
+    "on_hosts": [],
     "read_only": False,
     "yes": False,
     "confirm": [],
@@ -22,20 +23,28 @@ Verbs = Any  # argparse's own class for it is private
 
 
 @functools.cache
-def everywhere() -> argparse.ArgumentParser:
-    """``--help`` and these options as a parent of other parsers. Making them for each of the 79 parsers costs 9 ms."""
+def everywhere(*, hosts: bool = True) -> argparse.ArgumentParser:
+    """``--help`` and these options as a parent of other parsers. Making them for each of the 79 parsers costs 9 ms.
+
+    ``hosts`` is False for the verbs whose own ``--host`` means something else; theirs stands before the verb.
+    """
     parent = argparse.ArgumentParser()
-    add_everywhere(parent)
+    add_everywhere(parent, hosts=hosts)
     return parent
 
 
-def add_everywhere(parser: argparse.ArgumentParser) -> None:
+def add_everywhere(parser: argparse.ArgumentParser, *, hosts: bool = True) -> None:
     """The options that may stand before the verb or after it."""
     group = parser.add_argument_group("everywhere")
     keep = argparse.SUPPRESS  # so that a verb's default does not undo an option before the verb
     group.add_argument("--json", action="store_true", default=keep, help="JSON lines on stdout, errors as JSON")
     group.add_argument("--config", metavar="FILE", default=keep, help="the configuration file")
     group.add_argument("--backend", metavar="B", default=keep, help="only this backend (name or name/host)")
+    if hosts:
+        group.add_argument(
+            "--host", metavar="H", dest="on_hosts", action="append", default=keep,
+            help="only these hosts: a name or group, also as a pattern (web*), or a label (zone=eu)",
+        )  # fmt: skip
     group.add_argument("--read-only", action="store_true", default=keep, help="deny every change")
     group.add_argument("--yes", action="store_true", default=keep, help="answer yes to what the policy asks")
     group.add_argument(
@@ -64,9 +73,9 @@ def add_verbs(verbs: Verbs) -> None:
 _CONTAINER = "one of several containers (Kubernetes); by default the main one"
 
 
-def _verb(verbs: Verbs, name: str, help: str) -> argparse.ArgumentParser:
+def _verb(verbs: Verbs, name: str, help: str, *, hosts: bool = True) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
-        name, help=help, description=help, parents=[everywhere()], add_help=False
+        name, help=help, description=help, parents=[everywhere(hosts=hosts)], add_help=False
     )
     return parser
 

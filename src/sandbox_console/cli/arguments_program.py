@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-_Add = Callable[[Any, str, str], argparse.ArgumentParser]
+_Add = Callable[..., argparse.ArgumentParser]
 
 
 def add(verbs: Any, verb: _Add) -> None:
@@ -101,7 +101,7 @@ def _add_scope(to: argparse.ArgumentParser) -> None:
 
 
 def _add_serve(verbs: Any, verb: _Add) -> None:
-    serve = verb(verbs, "serve", "serve the app to browsers, behind a login")
+    serve = verb(verbs, "serve", "serve the app to browsers, behind a login", hosts=False)
     serve.add_argument("--host", metavar="H", default="127.0.0.1", help="the address to listen on")
     serve.add_argument("--port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--token-file", metavar="FILE", help="a file of mode 0600 with the login token")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-_Add = Callable[[Any, str, str], argparse.ArgumentParser]
+_Add = Callable[..., argparse.ArgumentParser]
 
 
 def add(verbs: Any, verb: _Add) -> None:
@@ -57,7 +57,7 @@ def _add_secrets(verbs: Any, verb: _Add) -> None:
     secrets = verb(verbs, "secrets", "the secrets of the configuration, never their values")
     secret = secrets.add_subparsers(dest="what", metavar="VERB", required=True)
     verb(secret, "ls", "list names, sources, hosts, and the sandboxes that use them")
-    add = verb(secret, "add", "define a secret in the configuration, by where its value comes from")
+    add = verb(secret, "add", "define a secret in the configuration, by where its value comes from", hosts=False)
     add.add_argument("name", metavar="NAME", help="the variable that a sandbox gets, such as GITHUB_TOKEN")
     add.add_argument(
         "--from", metavar="SOURCE", dest="source", help="env:VARIABLE, file:PATH, keyring:SERVICE/USER or cmd:PROGRAM"

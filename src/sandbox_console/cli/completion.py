@@ -42,6 +42,8 @@ def complete() -> None:
             action.completer = _templates  # type: ignore[attr-defined]
         elif action.metavar == "NAME_OR_PATH":
             action.completer = _secrets_or_files  # type: ignore[attr-defined]
+        elif action.dest == "on_hosts":
+            action.completer = _hosts  # type: ignore[attr-defined]
         elif action.dest == "label":
             action.completer = _labels  # type: ignore[attr-defined]
     argcomplete.autocomplete(root)
@@ -86,6 +88,17 @@ def _secrets(prefix: str, **_: object) -> list[str]:
 
     with contextlib.suppress(Exception):
         return sorted(name for name in load(find_paths()).secrets if name.startswith(prefix))
+    return []
+
+
+def _hosts(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    from pathlib import Path
+
+    from sandbox_console.service import host_words
+
+    file = getattr(parsed_args, "config", None)
+    with contextlib.suppress(Exception):
+        return _fitting(prefix, host_words(Path(file) if file else None))
     return []
 
 

@@ -128,7 +128,10 @@ class Context(Struct):
         """A console as the common options request it."""
         file = Path(self.args.config) if self.args.config else None
         async with self.opener(
-            config_file=file, read_only=self.args.read_only, only_backend=self.args.backend
+            config_file=file,
+            read_only=self.args.read_only,
+            only_backend=self.args.backend,
+            **({"only_hosts": self.args.on_hosts} if self.args.on_hosts else {}),
         ) as console:
             console.audit_log.tell_wait = self.say
             try:

@@ -67,8 +67,14 @@ def _by_options(context: Context) -> SandboxSpec:
 
 
 async def chosen_host(context: Context, console: Console) -> tuple[str, str]:
-    """Where to make it: ``--backend``, else the default, else the first that answers. Raises BackendUnreachable."""
-    return await console.place_for(context.args.backend)
+    """Where to make it: ``--backend``, else the default, else the first that answers. Raises BackendUnreachable.
+
+    With ``--host`` it is the matching host with the fewest running, which is said. Raises NoRoom.
+    """
+    backend, host = await console.place_for(context.args.backend)
+    if context.args.on_hosts and len(console.places) > 1:
+        context.say(f"note: on {backend}/{host}, which has the fewest running")
+    return backend, host
 
 
 async def follow(context: Context, operation: Operation) -> ActionResult:

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from msgspec import Struct
 
 from sandbox_console.cli.context import Context, colours
 from sandbox_console.cli.formatting import size
+from sandbox_console.cli.lookup import host_label
 from sandbox_console.command_server import client, served_calls
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.sandbox import BackendHealth
+from sandbox_console.model.did_you_mean import nearest
+from sandbox_console.model.sandbox import BackendHealth, HealthState
 from sandbox_console.service import Console, find_paths, load
 from sandbox_console.version import __version__
 
@@ -48,6 +50,7 @@ async def doctor(context: Context) -> int:
             recording = await _audit(console)
             findings += recording
             health = list(await console.health())
+            findings += _hosts(context, console, health)
             for one in health:
                 findings += await _backend(console, one)
             findings += await _kept_shells(console)
@@ -151,6 +154,23 @@ def _room(path: Path) -> Finding:
     return Finding("audit log", "problem", f"the disk of {path} is full", hint)
 
 
+def _hosts(context: Context, console: Console, healths: Sequence[BackendHealth]) -> Iterable[Finding]:
+    """Count the hosts of a fleet, and check the tables about them."""
+    some = [one for one in healths if one.state is not HealthState.UNAVAILABLE]
+    silent = [host_label(one) for one in some if not one.ok]
+    if len(some) > 1 and silent:
+        text = f"{len(some) - len(silent)} of {len(some)} answer; not: {', '.join(silent)}"
+        yield Finding("hosts", "warning", text, "below is why")
+    elif len(some) > 1:
+        yield Finding("hosts", "ok", f"{len(some)} of {len(some)} answer")
+    if context.args.on_hosts or context.args.backend:
+        return  # the others' tables match none of these
+    for pattern in console.unused_host_tables():
+        near = nearest(pattern, ["/".join(key) for key in console.places] + [host for _, host in console.places])
+        hint = f"did you mean {near!r}?" if near else "sandbox-console backends lists them"
+        yield Finding("hosts", "warning", f'[hosts."{pattern}"] in the configuration matches no host', hint)
+
+
 async def _kept_shells(console: Console) -> list[Finding]:
     shells = await console.kept_shells.list()
     silent = [shell for shell in shells if not shell.answers]
@@ -164,12 +184,14 @@ async def _kept_shells(console: Console) -> list[Finding]:
 
 
 async def _backend(console: Console, health: BackendHealth) -> list[Finding]:
-    name = health.backend if health.host == "local" else f"{health.backend}/{health.host}"
+    name = host_label(health)
     looked = await console.diagnose(health.backend, health.host)
     findings = [Finding(f"{name} {one.what}", one.state, one.text, one.hint) for one in looked]
     if not health.ok:
         return [Finding(name, "warning", f"{health.state}: {health.reason}", health.hint), *findings]
-    found: list[Any] = [Finding(name, "ok", f"answers {health.version}".rstrip()), *findings]
+    options = console.host_options(health.backend, health.host)
+    words = f" ({', '.join(options.words)})" if options.words else ""
+    found: list[Any] = [Finding(name, "ok", f"answers {health.version}".rstrip() + words), *findings]
     capabilities = await console.capabilities(health.backend, health.host)
     lacking = [one for one in Capability if not capabilities.has(one)]
     return [*found, *(Finding(f"{name} lacks", "ok", f"{one}: {capabilities.reason(one)}") for one in lacking)]

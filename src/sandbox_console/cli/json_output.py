@@ -87,7 +87,8 @@ def details(found: Sandbox, rows: Sequence[FieldDrift]) -> dict[str, Any]:
 
 def health(backend_health: BackendHealth) -> dict[str, Any]:
     """A backend's health."""
-    return plain(backend_health) | {"state": str(backend_health.state)}
+    found = plain(backend_health) | {"state": str(backend_health.state)}
+    return found if backend_health.since else {key: value for key, value in found.items() if key != "since"}
 
 
 def stats(sandbox: Sandbox, sample: Stats) -> dict[str, Any]:

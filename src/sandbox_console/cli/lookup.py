@@ -8,10 +8,14 @@ from msgspec import structs
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import moment
 from sandbox_console.errors import BackendUnreachable, ConsoleError, Unsupported
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import BackendHealth, HealthState, HostKey, Sandbox, SandboxRef
-from sandbox_console.service import Console, LookupResult
+from sandbox_console.service import Console, LastSeen, LookupResult
+
+_EACH = 3
+"""Up to this many silent hosts get a line each."""
 
 PATIENCE_S = 1.0
 """How long a list waits for all hosts before it prints those that have answered."""
@@ -59,19 +63,49 @@ def _warn_of_doubts(context: Context, name: str, found: LookupResult) -> None:
 
 
 def warn_of_the_silent(context: Context, console: Console, healths: Sequence[BackendHealth]) -> None:
-    """Name each silent backend on stderr. If ``--backend`` named it, that is a failure of the verb."""
+    """Name the silent backends on stderr. If ``--backend`` or ``--host`` named one, that is a failure of the verb.
+
+    It also says what they had when they last answered, which is not listed as it may no longer be there.
+    """
     absent = _absent(context, console, healths)
     if absent and context.streams.err.tty:
         names = ", ".join(map(host_label, absent))
         context.say(f"note: not available here: {names} (sandbox-console doctor says why)")
-    for health in healths:
-        if health.ok or health in absent:
-            continue
-        text = f"{host_label(health)}: {health.state}: {health.reason}"
-        if context.backend[0]:
+    silent = [health for health in healths if not health.ok and health not in absent]
+    for health in silent:
+        if _was_named(context, health):
+            text = f"{host_label(health)}: {health.state}: {health.reason}{_held(console, [health])}"
             context.fail(BackendUnreachable(text, hint=health.hint))
-        else:
-            _warn(context, health, text)
+    others = [health for health in silent if not _was_named(context, health)]
+    if len(others) > _EACH and not context.json:
+        _warn_of_many(context, console, others, len(healths))
+        return
+    for health in others:
+        text = f"{host_label(health)}: {health.state}: {health.reason}{_held(console, [health])}"
+        _warn(context, health, text, console.held(health))
+
+
+def _was_named(context: Context, health: BackendHealth) -> bool:
+    named = {health.host, f"{health.backend}/{health.host}"}
+    return bool(context.backend[0]) or not named.isdisjoint(context.args.on_hosts)
+
+
+def _warn_of_many(context: Context, console: Console, silent: Sequence[BackendHealth], total: int) -> None:
+    """Name many silent hosts, those with the same reason on one line."""
+    context.say(f"warning: {total - len(silent)} of {total} hosts answer")
+    for reason in dict.fromkeys(health.reason for health in silent):
+        same = [health for health in silent if health.reason == reason]
+        context.say(f"warning: {', '.join(map(host_label, same))}: {reason}{_held(console, same)}")
+
+
+def _held(console: Console, silent: Sequence[BackendHealth]) -> str:
+    """What these hosts had when they last answered; empty if that is not known."""
+    known = [one for health in silent if (one := console.held(health)) is not None and one.count]
+    if not known:
+        return ""
+    since = min((one.silent_since for one in known if one.silent_since), default=None)
+    dated = f", silent since {moment(since)}" if since else ""
+    return f"; held {sum(one.count for one in known)} when last listed{dated}"
 
 
 def say_waiting(context: Context, hosts: Sequence[HostKey]) -> None:
@@ -81,10 +115,11 @@ def say_waiting(context: Context, hosts: Sequence[HostKey]) -> None:
         context.say(f"waiting for {names} ...")
 
 
-def _warn(context: Context, health: BackendHealth, text: str) -> None:
+def _warn(context: Context, health: BackendHealth, text: str, held: LastSeen | None = None) -> None:
     error = BackendUnreachable(text, hint=health.hint)
     if context.json:
         line = error.as_dict() | {"warning": True, "backend": health.backend, "host": health.host}
+        line |= {"held": held.count, "silent_since": held.silent_since or None} if held else {}
         context.streams.err.line(json_output.line(line))
     else:
         context.say(f"warning: {error.message}" + (f" (hint: {health.hint})" if health.hint else ""))

@@ -177,14 +177,20 @@ async def show(context: Context) -> int:
         sandbox = await console.inspect((await lookup.find(context, console, context.args.name, changing=False)).ref)
         rows = [row for row in await console.drifts.fields(sandbox) if row.state is DriftState.DRIFTED]
         shells = [shell for shell in await console.kept_shells.list() if shell.ref == sandbox.ref]
+        host = console.host_options(sandbox.ref.backend, sandbox.ref.host)
     if context.args.toml:
         _toml(context, sandbox)
     elif context.json:
-        context.record(json_output.details(sandbox, rows) | {"kept_shells": [shell.name for shell in shells]})
+        context.record(
+            json_output.details(sandbox, rows)
+            | {"kept_shells": [shell.name for shell in shells]}
+            | {"host_groups": list(host.groups), "host_labels": dict(host.labels)}
+        )
     else:
         differs = [(f"drift {row.field}", _differs(row)) for row in rows]
         kept = [("kept shell", f"{shell.name}  since {moment(shell.began)}, by {shell.actor}") for shell in shells]
-        for key, value in [*facts(sandbox), *differs, *kept]:
+        there = [("host", f"{sandbox.ref.host}  {' '.join(host.words)}")] if host.words else []
+        for key, value in [*facts(sandbox), *there, *differs, *kept]:
             context.text(f"{key:<20}  {value}".rstrip())
     return 0
 

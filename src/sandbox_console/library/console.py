@@ -28,19 +28,21 @@ async def open_console(
     *,
     config_file: str | Path | None = None,
     backend: str = "",
+    hosts: Sequence[str] = (),
     backends: Sequence[Backend] | None = None,
     read_only: bool = False,
     secrets: Mapping[str, Secret] | None = None,
 ) -> AsyncIterator[Console]:
     """A console for as long as the block lasts. Its end cancels what is in flight; sandboxes keep running.
 
-    ``config_file`` is read instead of the user's own. ``backend`` (``docker``, ``docker/NAME``) leaves the others out;
-    ``backends`` replaces those that are registered, for tests with ``sandbox_console.testing``. ``secrets`` are given
-    by value, for this process only. Raises ConfigError, SecretError.
+    ``config_file`` is read instead of the user's own. ``backend`` (``docker``, ``docker/NAME``) leaves the others out,
+    and so does ``hosts`` (``web*``, ``zone=eu``): then a sandbox is made on the host where the fewest run. ``backends``
+    replaces those that are registered, for tests with ``sandbox_console.testing``. ``secrets`` are given by value, for
+    this process only. Raises ConfigError, SecretError.
     """
     async with service.open_console(
         config_file=Path(config_file) if config_file is not None else None,
-        backends=backends, read_only=read_only, only_backend=backend, secrets=secrets,
+        backends=backends, read_only=read_only, only_backend=backend, only_hosts=hosts, secrets=secrets,
     ) as opened:  # fmt: skip
         yield Console(opened)
 

@@ -154,7 +154,8 @@ class HealthState(StrEnum):
 class BackendHealth(Struct, frozen=True):
     """The health of one backend on one host: whether it answers and, if not, why and what to do.
 
-    ``silent`` means that something is there but does not answer as it should, so it may well have sandboxes.
+    ``silent`` means that something is there but does not answer as it should, so it may well have sandboxes. ``since``
+    is when it was noticed that it no longer answers, in seconds since the epoch, if it did before.
     """
 
     backend: str
@@ -164,6 +165,7 @@ class BackendHealth(Struct, frozen=True):
     hint: str = ""
     version: str = ""
     silent: bool = False
+    since: float = 0.0
 
     @property
     def ok(self) -> bool:

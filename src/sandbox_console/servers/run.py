@@ -74,7 +74,12 @@ async def _programs(
     options = replace(options, socket=None)  # the socket is for the page
     paths = find_paths(options.config)
     console = await stack.enter_async_context(
-        open_console(config_file=options.config, read_only=options.read_only, only_backend=options.backend or "")
+        open_console(
+            config_file=options.config,
+            read_only=options.read_only,
+            only_backend=options.backend or "",
+            only_hosts=options.only_hosts,
+        )
     )
     console.shipper.start()
     tokens = Tokens(paths.tokens)

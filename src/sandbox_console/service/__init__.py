@@ -4,11 +4,19 @@ from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.secrets.sources import SecretSource
-from sandbox_console.service.bootstrap import check_configuration, known_ground, last_names, open_console, preload
+from sandbox_console.service.bootstrap import (
+    check_configuration,
+    host_words,
+    known_ground,
+    last_names,
+    open_console,
+    preload,
+)
 from sandbox_console.service.config import Config, TuiOptions, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.effects.change_plan import Change, How, Plan, differing, fixed_fields
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
+from sandbox_console.service.fleet_reads import LastSeen
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.paths import Paths, find_paths
@@ -40,6 +48,7 @@ __all__ = [
     "Feed",
     "HostSeen",
     "How",
+    "LastSeen",
     "Leak",
     "LookupResult",
     "NotLooked",
@@ -61,6 +70,7 @@ __all__ = [
     "find_paths",
     "fixed_fields",
     "has_gateway",
+    "host_words",
     "known_ground",
     "last_names",
     "load",

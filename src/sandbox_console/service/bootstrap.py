@@ -23,6 +23,7 @@ from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.audit_log import AuditLog, current_actor
+from sandbox_console.service.host_options import HostTables
 from sandbox_console.service.paths import Paths, find_paths
 from sandbox_console.service.people.identity import VARIABLE, rights_of_process
 from sandbox_console.service.people.users import Users
@@ -54,13 +55,15 @@ async def open_console(
     backends: Sequence[Backend] | None = None,
     read_only: bool = False,
     only_backend: str = "",
+    only_hosts: Sequence[str] = (),
     secrets: Mapping[str, Secret] | None = None,
 ) -> AsyncIterator[Console]:
     """A console for as long as the block lasts.
 
     ``config`` replaces the file and the environment; ``backends`` replaces those that are registered. ``read_only``
-    adds to the policy; ``only_backend`` (a name, or name/host) leaves the others out. ``secrets`` are given by value,
-    for this process only. Raises ConfigError, SecretError.
+    adds to the policy; ``only_backend`` (a name, or name/host) leaves the others out, and so does ``only_hosts``, which
+    are selectors as ``--host`` takes them: then sandboxes are made where the fewest run. ``secrets`` are given by
+    value, for this process only. Raises ConfigError, SecretError, and UsageError for a selector without a host.
     """
     paths = find_paths(config_file)
 
@@ -73,12 +76,13 @@ async def open_console(
     config = read() if config is None else restricted(config, read_only=read_only)
     keys = _Keys()
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend, keys)
+    found = _selected(config, found, only_hosts)
     paths.make_private()
     refuse_strangers("the state folder", paths.state)
     if (person := os.environ.get(VARIABLE)) is not None:
         work_for(rights_of_process(person, Users(paths.tokens)))
     options = ["--config", str(paths.config_file)] if config_file is not None else []
-    keys.console = console = _console(config, paths, found, secrets, options)
+    keys.console = console = _console(config, paths, found, secrets, options, only_hosts)
     if follows:
         console.follow_config(paths.config_file, read)
     try:
@@ -88,15 +92,33 @@ async def open_console(
 
 
 def _console(
-    config: Config, paths: Paths, backends: Sequence[Backend], secrets: Mapping[str, Secret] | None, options: list[str]
-) -> Console:
+    config: Config, paths: Paths, backends: Sequence[Backend], secrets: Mapping[str, Secret] | None,
+    options: list[str], only_hosts: Sequence[str],
+) -> Console:  # fmt: skip
     """A console over these backends. Raises ConfigError for state that a guest can write."""
     own = own_places(config, paths)
     keep_apart(own)
     hub = Hub()
-    fleet = Fleet(backends, KnownNames(paths.state / "names"), timeouts(config, backends))
+    names, spread = KnownNames(paths.state / "names"), bool(only_hosts)
+    fleet = Fleet(backends, names, timeouts(config, backends), HostTables(config.hosts), spread=spread)
     audit_log = AuditLog(paths.audit_db, current_actor(), hub.publish, config.audit)
     return Console(config, fleet, audit_log, hub, own, secrets, options, paths.templates)
+
+
+def _selected(config: Config, backends: list[Backend], selectors: Sequence[str]) -> list[Backend]:
+    """The hosts that ``--host`` means; without a selector, all. Raises UsageError."""
+    if not selectors:
+        return backends
+    keys = HostTables(config.hosts).chosen([(one.name, one.host) for one in backends], selectors)
+    return [one for one in backends if (one.name, one.host) in keys]
+
+
+def host_words(config_file: Path | None = None) -> list[str]:
+    """What ``--host`` takes: the names, groups and labels of all hosts. No host is contacted. Raises ConfigError."""
+    paths = find_paths(config_file)
+    config = load(paths)
+    keys = [(one.name, one.host) for one in make_backends(config, paths)]
+    return HostTables(config.hosts).words(keys)
 
 
 def restricted(config: Config, *, read_only: bool) -> Config:
@@ -112,9 +134,10 @@ def last_names() -> set[str]:
 
 
 def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
-    """How long each host may take to answer, in seconds, if ``[backends.NAME] timeout_s`` is set.
+    """How long each host may take to answer, in seconds, where it is set.
 
-    The setting is a number, or a table with a number for each host. Raises ConfigError.
+    ``[backends.NAME] timeout_s`` is a number, or a table with a number for each host; that of a ``[hosts]`` table wins.
+    Raises ConfigError.
     """
     found: dict[Key, float] = {}
     for name, table in config.backends.items():
@@ -131,6 +154,10 @@ def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
                 for backend in backends
                 if backend.name == name and host in ("", backend.host)
             }
+    tables = HostTables(config.hosts)
+    for key in [(backend.name, backend.host) for backend in backends]:
+        if (seconds := tables.of(key).timeout_s) is not None:
+            found[key] = seconds
     return found
 
 
@@ -139,11 +166,12 @@ def preload() -> None:
     registry.preload()
 
 
-def check_configuration(config_file: Path | None, only_backend: str = "") -> None:
+def check_configuration(config_file: Path | None, only_backend: str = "", only_hosts: Sequence[str] = ()) -> None:
     """Raise the ConfigError of :func:`open_console`, for a caller that opens consoles in other processes."""
     paths = find_paths(config_file)
     refuse_config(paths)
-    make_backends(load(paths, required=config_file is not None), paths, only_backend)
+    config = load(paths, required=config_file is not None)
+    _selected(config, make_backends(config, paths, only_backend), only_hosts)
 
 
 def known_ground(config_file: Path | None = None) -> GuestFolders:

@@ -22,9 +22,10 @@ from sandbox_console.model import hosts
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.policy.rules import Recorded, Rules
 from sandbox_console.secrets.sources import SecretSource, problem
-from sandbox_console.service import alert_options
+from sandbox_console.service import alert_options, host_options
 from sandbox_console.service.alert_options import AlertOptions
 from sandbox_console.service.config_lines import line_of
+from sandbox_console.service.host_options import HostOptions
 from sandbox_console.service.paths import PREFIX, Paths
 from sandbox_console.service.server_options import (
     ApiOptions,
@@ -140,12 +141,16 @@ class ShellOptions(Struct, frozen=True, kw_only=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks."""
+    """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks.
+
+    ``hosts`` has tables by a pattern of hosts' names.
+    """
 
     backend: str = ""
     policy: Rules = field(default_factory=Rules)
     secrets: dict[str, SecretSource] = field(default_factory=dict)
     backends: dict[str, dict[str, Any]] = field(default_factory=dict)
+    hosts: dict[str, HostOptions] = field(default_factory=dict)
     tui: TuiOptions = field(default_factory=TuiOptions)
     logs: LogOptions = field(default_factory=LogOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
@@ -302,10 +307,16 @@ def _check(config: Config, where: str) -> None:
             hosts.parse(pattern, allow_ip=config.policy.egress_ip)
         except ValueError as error:
             raise ConfigError(f"{where}: policy.egress: {error}") from None
+    _check_hosts(config, where)
     _check_logs(config.logs, where)
     _check_alerts(config, where)
     if config.recording.keep_mib < config.recording.max_mib:
         raise ConfigError(f"{where}: recording.keep_mib is less than recording.max_mib")
+
+
+def _check_hosts(config: Config, where: str) -> None:
+    if wrong := host_options.problem(config.hosts):
+        raise ConfigError(f"{where}: hosts.{wrong[0]}: {wrong[1]}", hint="docs/fleet.md has examples")
 
 
 def _check_alerts(config: Config, where: str) -> None:

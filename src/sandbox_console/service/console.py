@@ -59,6 +59,7 @@ from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.losses import Losses, LossReader
 from sandbox_console.service.reads.masking import Masking
 from sandbox_console.service.reads.name_changes import recorded
+from sandbox_console.service.reads.placement import emptiest
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
@@ -228,6 +229,15 @@ class Console(FleetReads):
     async def place_for(self, backend: str = "") -> tuple[str, str]:
         """Where to make a sandbox: (backend, host). See ``Fleet.choose``."""
         return await self.fleet.choose(backend, self.config.backend)
+
+    def fewest_running(self, places: Sequence[tuple[str, str]]) -> tuple[str, str]:
+        """Which of these hosts has the fewest running sandboxes and room, by what is watched. Raises NoRoom."""
+        running = dict.fromkeys(places, 0)
+        for sandbox in self.hub.sandboxes.values():
+            key = (sandbox.ref.backend, sandbox.ref.host)
+            if key in running and sandbox.status.live:
+                running[key] += 1
+        return emptiest(running, self.fleet.tables.of)
 
     async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
         """What is wrong with a spec, by field, for this backend; empty when nothing is."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError
+from sandbox_console.model.access import access
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.event import Changed
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HostKey, Sandbox, SandboxRef, Stats
+from sandbox_console.service.host_options import HostOptions
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub
 from sandbox_console.service.reads.live_logs import LiveLogs
@@ -20,6 +22,13 @@ from sandbox_console.service.reads.lookup import LookupResult, host_label
 from sandbox_console.service.reads.masking import Masking
 from sandbox_console.service.reads.watcher import StatsPump
 from sandbox_console.service.sessions.lost_recreations import LostRecreations
+
+
+class LastSeen(Struct, frozen=True):
+    """How many sandboxes a silent host had, and since when it is silent (seconds since the epoch, 0 if unknown)."""
+
+    count: int
+    silent_since: float
 
 
 class FleetReads:
@@ -108,6 +117,13 @@ class FleetReads:
             text = f"{host_label(health)} does not answer and held {name!r}: {health.reason}"
             raise Conflict(text, hint="choose another name, or give --only-answering")
 
+    def held(self, health: BackendHealth) -> LastSeen | None:
+        """What a host that does not answer had when it last did; None if nothing is known or may be told."""
+        known = self.fleet.names.of((health.backend, health.host))
+        if health.ok or not known.answered_at or access().labels:
+            return None
+        return LastSeen(len({one.id for one in known.names if one.id}), known.silent_since)
+
     def tell_once(self, health: BackendHealth) -> bool:
         """Whether it has yet to be reported that a backend cannot work here. From now on it counts as reported."""
         return self.fleet.names.tell_once((health.backend, health.host))
@@ -116,6 +132,14 @@ class FleetReads:
         """One sandbox as it is now. Raises NotFound, BackendUnreachable after the host's timeout."""
         await self.masking.ready()
         return self.masking.sandbox(await self.fleet.inspect(ref))
+
+    def host_options(self, backend: str, host: str) -> HostOptions:
+        """What the configuration says about a host: its groups, labels and limits."""
+        return self.fleet.tables.of((backend, host))
+
+    def unused_host_tables(self) -> Sequence[str]:
+        """The patterns of ``[hosts]`` tables that match no host."""
+        return list(self.fleet.tables.unused(self.fleet.keys))
 
     @property
     def places(self) -> Sequence[HostKey]:

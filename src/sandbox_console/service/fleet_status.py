@@ -97,7 +97,9 @@ class StatusWatch:
         health = self._console.hub.health.get((sandbox.ref.backend, sandbox.ref.host))
         if health is None or health.state is not HealthState.UNREACHABLE:
             return sandbox
-        return structs.replace(sandbox, status=Status.UNKNOWN, detail=f"last seen {sandbox.status}: {health.reason}")
+        at = time.strftime(" until %Y-%m-%dT%H:%M:%SZ", time.gmtime(health.since)) if health.since else ""
+        detail = f"last seen {sandbox.status}{at}: {health.reason}"
+        return structs.replace(sandbox, status=Status.UNKNOWN, detail=detail)
 
     async def _count_actions(self) -> str:
         """Count what ended since the last look. Returns why that is not possible, or why nothing can be written."""

@@ -25,6 +25,7 @@ def open_console(
     *,
     config_file: str | Path | None = None,
     backend: str = "",
+    hosts: Sequence[str] = (),
     backends: Sequence[Backend] | None = None,
     read_only: bool = False,
     secrets: Mapping[str, Secret] | None = None,
@@ -32,7 +33,7 @@ def open_console(
     """A console for as long as the block lasts. See :func:`sandbox_console.open_console`."""
     loop = current()
     opening = library.open_console(
-        config_file=config_file, backend=backend, backends=backends, read_only=read_only, secrets=secrets
+        config_file=config_file, backend=backend, hosts=hosts, backends=backends, read_only=read_only, secrets=secrets
     )
 
     async def closed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def run_tui(
-    *, config_file: Path | None = None, read_only: bool = False, backend: str = "", opener: Opener | None = None
-) -> int:
-    """Run the app until it is quit. Returns the exit code.
+    *, config_file: Path | None = None, read_only: bool = False, backend: str = "", hosts: Sequence[str] = (),
+    opener: Opener | None = None,
+) -> int:  # fmt: skip
+    """Run the app until it is quit. Returns the exit code. ``hosts`` are selectors as ``--host`` takes them.
 
     ``opener`` defaults to :func:`sandbox_console.service.open_console`. Raises ConfigError before anything is drawn.
     """
@@ -22,4 +24,6 @@ def run_tui(
     with gc_paused():
         from sandbox_console.tui.run import run
 
-        return asyncio.run(run(config_file=config_file, read_only=read_only, backend=backend, opener=opener))
+        return asyncio.run(
+            run(config_file=config_file, read_only=read_only, backend=backend, hosts=hosts, opener=opener)
+        )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sandbox_console.crash_guard import guard
 from sandbox_console.model.pastes import GuardedParser
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
 
 Opener = Callable[..., AbstractAsyncContextManager[Console]]
-"""Opens the console. Called with ``config_file``, ``read_only`` and ``only_backend``."""
+"""Opens the console, with ``config_file``, ``read_only`` and ``only_backend``, and ``only_hosts`` if there are any."""
 
 
-async def run(*, config_file: Path | None, read_only: bool, backend: str, opener: Opener | None) -> int:
+async def run(
+    *, config_file: Path | None, read_only: bool, backend: str, hosts: Sequence[str], opener: Opener | None
+) -> int:
     """Do what :func:`sandbox_console.tui.run_tui` does, on a running loop."""
-    opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend)
+    some: dict[str, Any] = {"only_hosts": hosts} if hosts else {}
+    opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend, **some)
     async with opened as console:
         on_terminal = os.isatty(0)
         guard.hold_terminal()

@@ -25,7 +25,7 @@ def serve(options: ServeOptions) -> int:
     if options.command is None:
         from sandbox_console.service import check_configuration
 
-        check_configuration(options.config, options.backend or "")
+        check_configuration(options.config, options.backend or "", options.only_hosts)
     return asyncio.run(run(options, say_on_stderr))
 
 
@@ -55,5 +55,5 @@ def share(options: ShareOptions) -> int:
     from sandbox_console.web.run import say_on_stderr
     from sandbox_console.web.share import run
 
-    check_configuration(options.config, options.backend or "")
+    check_configuration(options.config, options.backend or "", options.only_hosts)
     return asyncio.run(run(options, say_on_stderr))

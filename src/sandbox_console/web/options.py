@@ -29,6 +29,7 @@ class ServeOptions(Struct, frozen=True):
     """0 takes a free port; the address that is printed names it."""
     read_only: bool = False
     backend: str | None = None
+    only_hosts: tuple[str, ...] = ()
     config: Path | None = None
     command: Sequence[str] | None = None
     """The Textual program to show, as an argument list; None shows the console itself."""
@@ -143,7 +144,9 @@ class ServeOptions(Struct, frozen=True):
         """The argument list of the app, which does not pass through a shell."""
         if self.command is not None:
             return list(self.command)
-        return console_command(config=self.config, backend=self.backend, read_only=self.read_only)
+        return console_command(
+            config=self.config, backend=self.backend, read_only=self.read_only, only_hosts=self.only_hosts
+        )
 
     @property
     def is_local_name(self) -> bool:
@@ -202,12 +205,15 @@ def _is_host(name: str) -> bool:
     return True
 
 
-def console_command(*, config: Path | None, backend: str | None, read_only: bool) -> list[str]:
+def console_command(
+    *, config: Path | None, backend: str | None, read_only: bool, only_hosts: Sequence[str] = ()
+) -> list[str]:
     """The argument list of the console itself."""
     # -P: the current folder may be a sandbox's workspace, and its modules must not be imported.
     words = [sys.executable, "-P", "-m", "sandbox_console"]
     words += ["--config", str(config.absolute())] if config else []
     words += ["--backend", backend] if backend else []
+    words += [f"--host={host}" for host in only_hosts]
     return [*words, "--read-only"] if read_only else words
 
 

@@ -48,6 +48,7 @@ class ShareOptions(Struct, frozen=True):
     read_write: bool = False
     environment: str = "prod"
     backend: str | None = None
+    only_hosts: tuple[str, ...] = ()
     config: Path | None = None
 
     def check(self) -> None:
@@ -143,7 +144,12 @@ def write_config(folder: Path, options: ShareOptions) -> Path:
     through a shell, after ``$`` was expanded, so it is a single plain word: a launcher beside the file.
     """
     launcher = folder / _LAUNCHER
-    command = console_command(config=options.config, backend=options.backend, read_only=not options.read_write)
+    command = console_command(
+        config=options.config,
+        backend=options.backend,
+        read_only=not options.read_write,
+        only_hosts=options.only_hosts,
+    )
     launcher.write_text(
         f"#!/bin/sh\nunset {API_KEY}\nexport TEXTUAL_DRIVER={_DRIVER}\n"
         f"export SANDBOX_CONSOLE_ACTOR=shared:{options.environment}\n"

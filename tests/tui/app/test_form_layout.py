@@ -8,6 +8,7 @@ from tests.tui.app.test_flows import on
 from tests.tui.app.test_form import in_view
 from textual.widgets import Checkbox, Input
 
+from sandbox_console.tui.base import touch
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.form.form_screen import FormScreen
 from sandbox_console.tui.form.form_section import FormSection
@@ -117,3 +118,14 @@ async def test_the_buttons_stay_below_the_fields_when_sections_fold_and_the_scre
         await until(pilot, lambda: gap(app) <= 3)
         await pilot.resize_terminal(200, 50)
         await until(pilot, lambda: gap(app) <= 3)
+
+
+async def test_on_a_phone_every_line_to_touch_has_44_pixels(run_app, monkeypatch):
+    monkeypatch.setenv(touch.VARIABLE, "1")
+    async with run_app(size=(43, 36)) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        kinds = "FormSection CollapsibleTitle, FormBody Input, FormBody Select, FormBody Checkbox, Button"
+        lines = [one for one in app.screen.query(kinds) if one.region.height]
+        assert len(lines) > 10
+        assert [(one, one.region.height) for one in lines if one.region.height < touch.LINES] == []

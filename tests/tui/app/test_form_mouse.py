@@ -21,6 +21,7 @@ from sandbox_console.tui.form.form_section import FormSection
 async def test_with_the_mouse_alone(run_app):
     fake = FakeBackend()
     async with run_app(fake, size=(80, 24), ready=False) as (app, pilot):
+        app.animation_level = "none"  # each step of a scroll would be drawn
         await until(pilot, lambda: "No sandboxes" in screen_text(app))
         await click_key(app, pilot, "create")
         await until(pilot, on(app, FormScreen))

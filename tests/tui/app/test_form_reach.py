@@ -26,6 +26,7 @@ def field_in_focus(app):
 async def test_with_the_keyboard_alone(run_app):
     fake = FakeBackend()
     async with run_app(fake, size=(80, 24), ready=False) as (app, pilot):
+        app.animation_level = "none"  # each step of a scroll would be drawn
         await until(pilot, lambda: "No sandboxes" in screen_text(app))
         await pilot.press("n")
         await until(pilot, on(app, FormScreen))

@@ -132,3 +132,16 @@ async def test_the_help_of_a_line_is_short_and_its_rows_are_set_in(run_app):
 
 def foot(app):
     return screen_text(app).splitlines()[-1]
+
+
+def test_on_a_phone_what_is_in_effect_is_below_what_was_asked_for():
+    facts = (Fact("cpus", "0.5", "no cgroup is writable", enforced=False), Fact("network", "none"))
+    lines = spec_words(sandbox("1", "one", effective=facts), None, 43).plain.splitlines()
+    assert max(map(len, lines)) <= 43
+    [at] = [at for at, line in enumerate(lines) if line.startswith("cpus")]
+    assert [line.rstrip() for line in lines[at : at + 3]] == [
+        "cpus          0.5",
+        "              → 0.5  ⚠ not enforced  no",
+        "                cgroup is writable",
+    ]
+    assert "network       → none" in lines

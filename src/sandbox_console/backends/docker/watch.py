@@ -63,6 +63,8 @@ async def watch(connection: Connection, lists: Lists, inspect: Inspect) -> Async
 
 async def _connected(connection: Connection, lists: Lists, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
     engine = await connection.engine()
+    if not connection.read_within(JUST_NOW_S):  # a frozen engine would keep the request for its events waiting for ever
+        await engine.call("GET", "_ping", timeout_s=PROBE_S)
     # Subscribe first, then list: `events?since` returns at most 256 events, so gaps cannot be filled.
     async with engine.stream("events", _PARAMS) as chunks:
         health = await connection.health(JUST_NOW_S)

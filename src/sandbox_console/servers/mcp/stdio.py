@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox_console.errors import Unsupported
@@ -18,18 +19,19 @@ def need_package() -> None:
         raise Unsupported("MCP is not served: the package mcp is not installed", hint=hint) from None
 
 
-def serve_stdio(config: Path | None, backend: str, *, read_only: bool) -> int:
+def serve_stdio(config: Path | None, backend: str, hosts: Sequence[str] = (), *, read_only: bool) -> int:
     """Serve until the input ends or a signal arrives. Returns the exit code. Raises Unsupported, ConfigError."""
     need_package()
-    return asyncio.run(_run(config, backend, read_only=read_only))
+    return asyncio.run(_run(config, backend, hosts, read_only=read_only))
 
 
-async def _run(config: Path | None, backend: str, *, read_only: bool) -> int:
+async def _run(config: Path | None, backend: str, hosts: Sequence[str], *, read_only: bool) -> int:
     from sandbox_console.servers.mcp.server import make
     from sandbox_console.web.run import stop_signal
 
     stopped = asyncio.ensure_future(stop_signal().wait())
-    async with open_console(config_file=config, read_only=read_only, only_backend=backend) as console:
+    opening = open_console(config_file=config, read_only=read_only, only_backend=backend, only_hosts=hosts)
+    async with opening as console:
         actor = f"mcp:{console.audit_log.actor.partition(':')[2] or console.audit_log.actor}"
         serving = asyncio.ensure_future(make(console, lambda _: actor).run_stdio_async())
         await asyncio.wait([stopped, serving], return_when=asyncio.FIRST_COMPLETED)

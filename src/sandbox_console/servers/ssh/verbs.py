@@ -75,4 +75,5 @@ def _command(context: Context) -> list[str]:
     config = args.config or os.environ.get("SANDBOX_CONSOLE_CONFIG")
     command += ["--config", str(Path(config).absolute())] if config else []
     command += ["--backend", args.backend] if args.backend else []
+    command += [f"--host={host}" for host in args.on_hosts]
     return [*command, *(["--read-only"] if args.read_only else []), *(["--yes"] if args.yes else [])]

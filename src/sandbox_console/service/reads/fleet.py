@@ -21,9 +21,11 @@ from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.gate.quarantine_store import Holds
+from sandbox_console.service.host_options import HostTables
 from sandbox_console.service.reads.host_patience import Answer, in_parts, made_by
 from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Lookup, LookupResult, host_label
+from sandbox_console.service.reads.placement import fewest_running, one_backend
 from sandbox_console.service.reads.scope import scoped, shown
 
 ANSWER_S = 8.0
@@ -36,13 +38,17 @@ class Fleet:
     """Every backend on every host, by (backend, host). ``permitted`` holds each to its permits.
 
     ``names`` is what is known about hosts that do not answer, ``timeouts`` how long each may take, in seconds.
-    ``remember`` says whether other records have a name on a host whose list is not stored.
+    ``tables`` has the groups and labels of hosts; with ``spread`` a sandbox is made where the fewest run. ``remember``
+    says whether other records have a name on a host whose list is not stored.
     """
 
     def __init__(
-        self, backends: Iterable[Backend], names: KnownNames | None = None, timeouts: Mapping[Key, float] | None = None
-    ) -> None:
+        self, backends: Iterable[Backend], names: KnownNames | None = None,
+        timeouts: Mapping[Key, float] | None = None, tables: HostTables | None = None, *, spread: bool = False,
+    ) -> None:  # fmt: skip
         self.names = names or KnownNames()
+        self.tables = tables or HostTables({})
+        self._spread = spread
         self.remember: Remember | None = None
         self.holds: Holds | None = None
         """The sandboxes in quarantine, which lists show."""
@@ -145,14 +151,17 @@ class Fleet:
                 yield part
 
     async def choose(self, requested: str, default: str) -> Key:
-        """Where to make a sandbox: ``asked`` (a name or name/host), else the default, else the first that answers.
+        """Where to make a sandbox: ``requested`` (a name or name/host), else the default, else the first that answers.
 
-        Raises UsageError for an unknown one, and BackendUnreachable, as a dead default is never replaced silently.
+        If hosts were selected, it is the one with the fewest running. Raises UsageError for an unknown one, NoRoom, and
+        BackendUnreachable, as a dead default is never replaced silently.
         """
         name, _, host = requested.partition("/")
         keys = [key for key in self._backends if name in ("", key[0]) and host in ("", key[1])]
         if not keys:
             raise UsageError(f"no backend is called {requested!r}", hint="sandbox-console doctor")
+        if self._spread and len(keys) > 1:
+            return await fewest_running(self, one_backend(keys, name or default), self.tables.of)
         keys = [key for key in keys if key[0] == (name or default)] or keys
         silent: dict[Key, BackendHealth] = {}
         async with aclosing(self.healths(keys)) as healths:
@@ -236,6 +245,8 @@ class Fleet:
             self.names.listed((name, host), answer[0], began)
         elif answer[1].silent:
             self.names.fell_silent((name, host))
+        else:
+            self.names.went_away((name, host))
         return shown(answer[0]), answer[1]
 
     def _of(self, backend: str) -> list[Key]:

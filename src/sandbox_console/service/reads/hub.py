@@ -116,11 +116,10 @@ class Hub:
         match event:
             case Listed(backend, host, sandboxes):
                 self.listed.add((backend, host))
-                here = [ref for ref in self.sandboxes if (ref.backend, ref.host) == (backend, host)]
-                for ref in here:
+                for ref in [ref for ref in self.sandboxes if ref.host == host and ref.backend == backend]:
                     del self.sandboxes[ref]
                 self.sandboxes.update({sandbox.ref: sandbox for sandbox in sandboxes})
-                for ref in self._denied.keys() - self.sandboxes.keys():
+                for ref in [ref for ref in self._denied if ref not in self.sandboxes]:
                     del self._denied[ref]
             case Changed(sandbox):
                 self.sandboxes[sandbox.ref] = sandbox

@@ -55,7 +55,8 @@ class Named(Struct, frozen=True, array_like=True, order=True):
 class Known(Struct, frozen=True):
     """What is known about one host.
 
-    ``answered_at`` is when it last returned its list, 0 for never. ``silent`` means that it did not answer last time.
+    ``answered_at`` is when it last returned a list that differed, 0 for never. ``silent`` means that it did not answer
+    last time, and ``silent_since`` when that, or that it refused, was first noticed, in seconds since the epoch.
     ``reported`` means that it has been reported that the host does not exist. ``files`` means that the names have their
     files, which lists stored by earlier versions have not.
     """
@@ -65,6 +66,7 @@ class Known(Struct, frozen=True):
     reported: bool = False
     names: tuple[Named, ...] = ()
     files: bool = False
+    silent_since: float = 0.0
 
     def holds(self, word: str) -> bool:
         """Whether it had what the word refers to, or its creation was requested since."""
@@ -113,7 +115,7 @@ class KnownNames:
             since = tuple(one for one in known.names if one.at >= began and (one.name, one.id) not in found)
             fresh = Known(began, reported=known.reported, names=names + since, files=True)
             same = {_key(one) for one in known.names} == {_key(one) for one in fresh.names}
-            if same and known.answered_at and known.files and not known.silent:
+            if same and known.answered_at and known.files and not (known.silent or known.silent_since):
                 return known  # a list without anything new is not written again
             return fresh
 
@@ -135,12 +137,26 @@ class KnownNames:
 
     def fell_silent(self, key: Key) -> None:
         """Note that a host did not answer."""
-        self._change(key, lambda known: known if known.silent else msgspec.structs.replace(known, silent=True))
+
+        def silent(known: Known) -> Known:
+            return known if known.silent else msgspec.structs.replace(known, silent=True, silent_since=time.time())
+
+        self._change(key, silent)
+
+    def went_away(self, key: Key) -> None:
+        """Note that a host which had a list refuses, as its engine has ended."""
+
+        def away(known: Known) -> Known:
+            noted = known.silent_since or not known.answered_at
+            return known if noted else msgspec.structs.replace(known, silent_since=time.time())
+
+        if self.of(key).answered_at:
+            self._change(key, away)
 
     def answers(self, key: Key) -> None:
         """Note that a host answered again, though not with its list."""
         if self.of(key).silent:
-            self._change(key, lambda known: msgspec.structs.replace(known, silent=False))
+            self._change(key, lambda known: msgspec.structs.replace(known, silent=False, silent_since=0.0))
 
     def tell_once(self, key: Key) -> bool:
         """Whether it has yet to be reported that a host does not exist. From now on it counts as reported."""

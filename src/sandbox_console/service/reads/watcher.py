@@ -12,7 +12,7 @@ from sandbox_console.backends.base import Backend
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.access import limited_to, process_access
 from sandbox_console.model.event import Changed, Event, HealthChanged, Listed, Sampled
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.model.sandbox import BackendHealth, HealthState, HostKey, Sandbox, SandboxRef
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.masking import Masking
 from sandbox_console.service.reads.scope import shown_event
@@ -35,6 +35,8 @@ class Watcher:
         self._fleet, self._masking = fleet, masking
         self._publish = publish
         self._tasks: list[asyncio.Task[None]] = []
+        self._answered: set[HostKey] = set()
+        self._away: dict[HostKey, float] = {}
 
     @property
     def running(self) -> bool:
@@ -64,16 +66,29 @@ class Watcher:
                         self._fleet.names.listed((name, host), event.sandboxes, time.time() - _LISTED_S)
                     await self._masking.ready()
                     shown = shown_event(event, process_access())
-                    self._publish(self._masking.event(self._marked(shown)))
+                    self._publish(self._masking.event(self._marked(self._dated(shown))))
                 reason = "its event stream ended"
             except ConsoleError as error:
                 reason = error.message
             except Exception as error:  # noqa: BLE001 - a bug in one backend must not blind the others
                 reason = f"{type(error).__name__}: {error}"
-            self._publish(HealthChanged(BackendHealth(name, host, HealthState.UNREACHABLE, reason)))
+            self._publish(self._dated(HealthChanged(BackendHealth(name, host, HealthState.UNREACHABLE, reason))))
             failures = 0 if time.monotonic() - began > _LASTED_S else failures
             await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
             failures += 1
+
+    def _dated(self, event: Event) -> Event:
+        """The event. The health of a host that answered before says since when it does not."""
+        if not isinstance(event, HealthChanged):
+            return event
+        health = event.health
+        key = (health.backend, health.host)
+        if health.ok:
+            self._answered.add(key)
+            self._away.pop(key, None)
+        elif key in self._answered and health.state is not HealthState.CONNECTING:
+            return HealthChanged(structs.replace(health, since=self._away.setdefault(key, time.time())))
+        return event
 
     def _marked(self, event: Event) -> Event:
         """The event, with sandboxes in quarantine marked."""

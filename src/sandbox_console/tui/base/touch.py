@@ -17,6 +17,10 @@ KeyBar, KeyBar FooterKey { height: 2; }
 TabBar { height: 4; padding: 0; }
 TabLine { height: 2; }
 Button { height: 2; }
+FormBody Horizontal { height: auto; min-height: 2; }
+FormBody Input, FormBody Select, FormBody Checkbox { height: 2; }
+FormSection CollapsibleTitle { height: 2; }
+EgressRow .list-actions Button { height: 2; }
 """
 
 

@@ -34,6 +34,8 @@ Part = tuple[str, str]
 _LABEL, _ASKED = 14, 26
 _TOLD = _LABEL + _ASKED + 2
 """The first cell of the column that shows what is in effect."""
+_NARROW = _TOLD + 14
+"""With fewer cells, as on a phone, what is in effect is below what was asked for."""
 
 
 class SpecPane(VerticalScroll, can_focus=True):
@@ -132,7 +134,10 @@ def _identity(sandbox: Sandbox) -> Iterator[Part]:
 
 
 def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
-    yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $dim"
+    columns = "ASKED\n" if width < _NARROW else fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n"
+    yield " " * _LABEL + columns, "bold $dim"
+    if width < _NARROW:
+        yield f"{' ' * _LABEL}→ EFFECTIVE\n", "bold $dim"
     facts = {fact.field: fact for fact in sandbox.effective}
     requested = _asked(sandbox.spec) if sandbox.spec else {}
     names = dict.fromkeys(_ports_together([*requested, *facts]))
@@ -164,6 +169,9 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
 
 def _field(name: str, requested: str, fact: Fact | None, width: int) -> Iterator[Part]:
     """Yield a field. A value too long to stand beside the effective one has its own lines, as has a long name."""
+    if width < _NARROW:
+        yield from _narrow_field(name, requested, fact, width)
+        return
     room = max(_LABEL, cell_len(name) + 1) if requested else _TOLD - 2
     label = fit_cell(clean(name), room, "left"), "$dim"
     effect = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
@@ -175,8 +183,17 @@ def _field(name: str, requested: str, fact: Fact | None, width: int) -> Iterator
         yield from hanging([(" " * _TOLD, ""), *effect], width, _TOLD)
 
 
-def _told(fact: Fact) -> Iterator[Part]:
-    yield set_in(fact.value, _TOLD), "" if fact.enforced else "$text-warning"
+def _narrow_field(name: str, requested: str, fact: Fact | None, width: int) -> Iterator[Part]:
+    label = fit_cell(clean(name), max(_LABEL, cell_len(name) + 1), "left"), "$dim"
+    if requested:
+        yield from hanging([label, (f"{set_in(requested, _LABEL)}\n", "")], width, _LABEL)
+    if fact is not None:
+        lead = (" " * _LABEL, "") if requested else label
+        yield from hanging([lead, ("→ ", "$dim"), *_told(fact, _LABEL + 2), ("\n", "")], width, _LABEL + 2)
+
+
+def _told(fact: Fact, at: int = _TOLD) -> Iterator[Part]:
+    yield set_in(fact.value, at), "" if fact.enforced else "$text-warning"
     if not fact.enforced:
         yield "  ⚠ not enforced", "bold $text-warning"
     if fact.note:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
@@ -29,6 +31,11 @@ _COUNTED = (
 )  # fmt: skip
 """Problems come first, as a narrow line leaves out its end."""
 _REASON = 60
+_MANY = 4
+"""A backend with this many hosts is shown by how many answer."""
+_NAMED = 8
+"""How many silent hosts are named on one line."""
+_LINES = 4
 _WORTH = 8
 """The fewest cells in which the beginning of a text is useful."""
 
@@ -161,10 +168,14 @@ def _cut(parts: list[Part], room: int) -> list[Part]:
 
 def backends_line(backends: Iterable[BackendHealth], width: int = 10_000, key: str = "b") -> Content:
     """Return every backend with its health, those that answer first. If reasons are cut, add the key that shows all."""
+    found = list(backends)
+    many = {name for name, count in Counter(one.backend for one in found).items() if count >= _MANY}
     parts: list[Part] = []
     whole = True
+    for name in sorted(many):
+        parts += [*_answering([one for one in found if one.backend == name]), ("   ", "")]
     for health in sorted(
-        backends,
+        (one for one in found if one.backend not in many),
         key=lambda backend_health: not backend_health.ok and backend_health.state is not HealthState.CONNECTING,
     ):
         glyph, style = HEALTH[health.state]
@@ -184,6 +195,16 @@ def backends_line(backends: Iterable[BackendHealth], width: int = 10_000, key: s
     return Content.assemble(
         *(justified(parts, more[1:], width) if _cells([*parts, *more]) > width else [*parts, *more])
     )
+
+
+def _answering(hosts: Sequence[BackendHealth]) -> list[Part]:
+    """Return how many hosts of a backend answer, with the sign of those that are worst off."""
+    states = {one.state for one in hosts}
+    worst = next(state for state in (HealthState.UNREACHABLE, *HealthState) if state in states)
+    glyph, style = HEALTH[worst]
+    ok = sum(one.ok for one in hosts)
+    text = f" {ok} of {len(hosts)} answer" if ok < len(hosts) else f" {ok} hosts ok"
+    return [(f"{glyph} ", STYLES[style]), (clean(hosts[0].backend), "$foreground"), (text, STYLES[style])]
 
 
 def _cells(parts: list[Part]) -> int:
@@ -211,11 +232,37 @@ def config_banner(config: ConfigChanged) -> Content:
 
 
 def dead_banner(dead: list[BackendHealth]) -> Content:
-    """Return each backend that should answer but does not, with the reason and what to do."""
-    return Content("\n".join(dead_line(health) for health in dead))
+    """Return each backend that should answer but does not, with the reason and what to do.
+
+    Many hosts of one backend are on one line for each reason.
+    """
+    if len(dead) < _MANY:
+        return Content("\n".join(dead_line(health) for health in dead))
+    reasons = dict.fromkeys((health.backend, health.reason) for health in dead)
+    lines = [_dead_hosts([one for one in dead if (one.backend, one.reason) == reason]) for reason in reasons]
+    if len(lines) > _LINES:
+        lines[_LINES - 1 :] = [f"✕ {len(lines) - _LINES + 1} other reasons"]
+    return Content("\n".join(lines))
+
+
+def _dead_hosts(dead: Sequence[BackendHealth]) -> str:
+    """Return one line about the hosts of a backend that do not answer for the same reason."""
+    if len(dead) == 1:
+        return dead_line(dead[0])
+    names = ", ".join(clean(one.host, cap=40) for one in dead[:_NAMED])
+    more = f" and {len(dead) - _NAMED} more" if len(dead) > _NAMED else ""
+    since = _since(min((one.since for one in dead if one.since), default=0.0))
+    reason = clean(dead[0].reason, cap=200) or "no reason given"
+    return f"✕ {len(dead)} hosts of {clean(dead[0].backend)}{since}: {reason}: {names}{more}"
+
+
+def _since(at: float) -> str:
+    """Return since when a backend does not answer, in local time."""
+    return time.strftime(" since %H:%M:%S", time.localtime(at)) if at else ""
 
 
 def dead_line(health: BackendHealth) -> str:
     """Return one line about a dead backend."""
     hint = f" ({clean(health.hint, cap=300)})" if health.hint else ""
-    return f"✕ {backend_name(health)} {health.state}: {clean(health.reason, cap=300) or 'no reason given'}{hint}"
+    reason = clean(health.reason, cap=300) or "no reason given"
+    return f"✕ {backend_name(health)} {health.state}: {reason}{hint}{_since(health.since)}"

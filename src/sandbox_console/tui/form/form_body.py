@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
@@ -13,6 +14,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Select, Static
 
+from sandbox_console.errors import NoRoom
 from sandbox_console.model import ports
 from sandbox_console.model.sandbox import HostKey, Sandbox
 from sandbox_console.model.spec import SandboxSpec
@@ -112,7 +114,7 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         else:
             places, kept = self._places, self._draft.host
             begin = kept if kept and kept in places else places[0] if places else Select.NULL
-            place = HostSelect([(plain(_label(one)), one) for one in places], allow_blank=not places, compact=True,
+            place = HostSelect(self._choices(places), allow_blank=not places, compact=True,
                                id="backend", prompt="no backend answers", value=begin)  # fmt: skip
         return Horizontal(Static("Backend", classes="label"), place, id="backend-line")
 
@@ -128,9 +130,35 @@ class FormBody(VerticalScroll, inherit_bindings=False):
             return
         self._places = offered
         for line in self.query("#backend").results(Select):
-            line.set_options([(plain(_label(one)), one) for one in offered])
+            line.set_options(self._choices(offered))
             if offered:
                 line.value = chosen or offered[0]
+
+    def _choices(self, places: Sequence[HostKey]) -> list[tuple[Content, HostKey | Spread]]:
+        """Return the places to choose, and before them the sets of hosts of which the one with most room is taken."""
+        sets: dict[tuple[str, str], list[HostKey]] = {}
+        for key in places:
+            for group in ("", *self._service.host_options(*key).groups):
+                sets.setdefault((key[0], group), []).append(key)
+        spreads = [Spread(name, group, tuple(keys)) for (name, group), keys in sets.items() if len(keys) > 1]
+        return [
+            *((plain(spread.label), spread) for spread in spreads),
+            *((plain(_label(one)), one) for one in places),
+        ]
+
+    @on(Select.Changed, "#backend")
+    def _spread(self, event: Select.Changed) -> None:
+        """Put the host with the fewest running sandboxes in the place of a set of hosts."""
+        spread = event.value
+        if not isinstance(spread, Spread):
+            return
+        event.stop()
+        chosen = spread.keys[0]
+        try:
+            chosen = self._service.fewest_running(spread.keys)
+        except NoRoom as error:
+            self.notify(f"{error.message}. {error.hint}", severity="warning", markup=False)
+        self.query_one("#backend", HostSelect).value = chosen
 
     def _fixed_words(self) -> Content:
         """Return which fields cannot be changed, by reason."""
@@ -155,7 +183,8 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         if self._sandbox is not None:
             return self._sandbox.ref.backend, self._sandbox.ref.host
         chosen = [line.value for line in self.query("#backend").results(Select)]  # empty while the screen closes
-        return chosen[0] if chosen and isinstance(chosen[0], tuple) else None
+        first = chosen[0] if chosen else None
+        return first if isinstance(first, tuple) and not isinstance(first, Spread) else None
 
     @property
     def typed(self) -> dict[str, str]:
@@ -207,7 +236,21 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         self.call_after_refresh(row.scroll_visible, animate=False)
 
 
-class HostSelect(Select[HostKey], inherit_bindings=False):
+class Spread(NamedTuple):
+    """Hosts of a backend, of which the one with the fewest running sandboxes is taken. ``group`` may be empty."""
+
+    backend: str
+    group: str
+    keys: tuple[HostKey, ...]
+
+    @property
+    def label(self) -> str:
+        """The words in the list of choices."""
+        of = f"{self.backend}, {self.group}" if self.group else self.backend
+        return f"{of}: fewest running of {len(self.keys)}"
+
+
+class HostSelect(Select[HostKey | Spread], inherit_bindings=False):
     """A choice whose Up and Down go to other fields while it is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "Show menu", show=False)]

@@ -126,8 +126,8 @@ class _Draft:
 
     def _list(self, backend: str, host: str, sandboxes: Iterable[Sandbox]) -> None:
         refs = {sandbox.ref for sandbox in sandboxes}
-        here = (backend, host)
-        for ref in [ref for ref in self.sandboxes.now if (ref.backend, ref.host) == here and ref not in refs]:
+        now = self.sandboxes.now
+        for ref in [ref for ref in now if ref.host == host and ref.backend == backend and ref not in refs]:
             self._drop(ref)
         for sandbox in sandboxes:
             self._put(sandbox)
