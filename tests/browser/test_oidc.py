@@ -29,7 +29,8 @@ from werkzeug.serving import make_server
 from sandbox_console.errors import ConfigError
 from sandbox_console.model.access import Access
 from sandbox_console.service.oidc_options import GroupRole, OidcOptions
-from sandbox_console.web.oidc_client import Provider, ProviderFailed
+from sandbox_console.web.oidc_client import Attempt, Provider, ProviderFailed
+from sandbox_console.web.oidc_login import MOST, OidcFailed, OidcLogins
 
 __all__ = ["page"]
 
@@ -323,3 +324,35 @@ def test_claims_give_the_first_role_that_fits_and_only_a_verified_address_is_a_n
         {"email": ["a@b"], "email_verified": True},
     ):
         assert options.name(claims) == "", claims
+
+
+class NoProvider:
+    """It sends everybody to one address, and lets whoever comes back in."""
+
+    count = 0
+
+    def begin(self) -> Attempt:
+        self.count += 1
+        return Attempt("https://id.example/", f"state {self.count}", "nonce", "verifier")
+
+    def finish(self, attempt: Attempt, code: str) -> tuple[dict[str, object], str]:
+        return {"sub": code, "groups": ["ops"]}, "id token"
+
+
+async def test_whoever_begins_very_many_logins_takes_nobodys_place() -> None:
+    options = OidcOptions(
+        issuer="https://id.example", client_id="c", roles=(GroupRole(group="*", role="viewer"),), name_claim="sub"
+    )
+    logins = OidcLogins(options, NoProvider())
+    _, cookie = await logins.begin()
+    for _ in range(3 * MOST):
+        _, other = await logins.begin()
+    for state in range(3 * MOST):
+        with pytest.raises(OidcFailed):
+            await logins.come_back(f"made up {state}", "code", "")
+    for wrong in (other, cookie[:-8], cookie[:40] + other[40:], "=", "\udcff"):
+        with pytest.raises(OidcFailed, match="did not begin it"):
+            await logins.come_back("state of nobody", "code", wrong)
+    assert logins.redeem(await logins.come_back("state 1", "ada", cookie), cookie)
+    with pytest.raises(OidcFailed, match="used before"):
+        await logins.come_back("state 1", "ada", cookie)

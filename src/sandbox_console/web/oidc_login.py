@@ -1,6 +1,7 @@
 """Logins at a provider: sends a browser there, takes it back, and hands the page a token for one login.
 
 A browser that comes back is known by a cookie of its own, which is Lax: the way back is a link on the provider's site.
+The login that it began is in that cookie, signed, and nowhere else: whoever begins very many takes nobody's place.
 Who comes back is handed a token in the address's fragment, which the page exchanges like a printed one, so that the
 login's cookie and key are only ever made by a request of our own page.
 """
@@ -8,12 +9,14 @@ login's cookie and key are only ever made by a request of our own page.
 from __future__ import annotations
 
 import asyncio
+import base64
 import secrets
 import time
 from collections.abc import Callable
-from hmac import compare_digest
+from hmac import compare_digest, digest
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from sandbox_console.service.oidc_options import OidcOptions
@@ -24,7 +27,7 @@ ATTEMPT_S = 600.0
 HANDED_S = 60.0
 MOST = 1024
 
-T = TypeVar("T", bound=Struct)
+T = TypeVar("T")
 
 
 class OidcFailed(Exception):
@@ -33,7 +36,6 @@ class OidcFailed(Exception):
 
 class _Begun(Struct, frozen=True):
     attempt: Attempt
-    browser: str
     until: float
 
 
@@ -52,7 +54,8 @@ class OidcLogins:
         self._options, self._provider, self._clock = options, provider, clock
         self.cookie_name = f"sandbox_console_way_{secrets.token_hex(4)}"
         self.title = options.title
-        self._begun: dict[str, _Begun] = {}
+        self._key = secrets.token_bytes(32)
+        self._used: dict[str, None] = {}
         self._handed: dict[str, _Handed] = {}
 
     async def begin(self) -> tuple[str, str]:
@@ -61,17 +64,17 @@ class OidcLogins:
             attempt = await asyncio.to_thread(self._provider.begin)
         except ProviderFailed as error:
             raise OidcFailed(str(error)) from error
-        browser = secrets.token_urlsafe(32)
-        _keep(self._begun, attempt.state, _Begun(attempt, browser, self._clock() + ATTEMPT_S))
-        return attempt.url, browser
+        kept = msgspec.structs.replace(attempt, url="")
+        return attempt.url, self._signed(_Begun(kept, self._clock() + ATTEMPT_S))
 
     async def come_back(self, state: str, code: str, browser: str) -> str:
         """A token for one login of who came back. Each state works once. Raises OidcFailed."""
-        begun = self._begun.pop(state, None)
-        if begun is None or self._clock() > begun.until:
-            raise OidcFailed("its state is unknown, was used before, or is too old")
-        if not _same(begun.browser, browser):
-            raise OidcFailed("another browser began this login")
+        begun, used = self._begun(browser), state in self._used
+        _keep(self._used, state, None)  # whoever shows it, and whatever comes of it
+        if begun is None or not _same(begun.attempt.state, state):
+            raise OidcFailed("this browser did not begin it, or began another one since")
+        if used or self._clock() > begun.until:
+            raise OidcFailed("it was used before, or is too old")
         if not code:
             raise OidcFailed("the provider let nobody in")
         try:
@@ -87,6 +90,20 @@ class OidcLogins:
         person = Identity(f"oidc:{name}", access=access, proof=id_token)
         _keep(self._handed, token, _Handed(person, browser, self._clock() + HANDED_S))
         return token
+
+    def _signed(self, begun: _Begun) -> str:
+        data = msgspec.json.encode(begun)
+        return base64.urlsafe_b64encode(digest(self._key, data, "sha256") + data).decode()
+
+    def _begun(self, cookie: str) -> _Begun | None:
+        """The login in a cookie that this server made; None if it did not make it."""
+        try:
+            made = base64.b64decode(cookie, altchars=b"-_", validate=True)
+        except ValueError:
+            return None
+        signature, data = made[:32], made[32:]
+        genuine = compare_digest(signature, digest(self._key, data, "sha256"))
+        return msgspec.json.decode(data, type=_Begun) if genuine else None
 
     def redeem(self, token: str, browser: str) -> Identity | None:
         """Who was handed a token, if this is the browser that got it. It is used up either way."""

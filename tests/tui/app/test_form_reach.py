@@ -30,6 +30,9 @@ async def test_with_the_keyboard_alone(run_app):
         await until(pilot, lambda: "No sandboxes" in screen_text(app))
         await pilot.press("n")
         await until(pilot, on(app, FormScreen))
+        await pilot.press("shift+tab", "up", "shift+tab")
+        assert isinstance(app.focused, CollapsibleTitle)  # not the button at the other end
+        await pilot.press("down")
         await pilot.press(*"web")
         reached = await through_the_form(app, pilot)
         assert reached == ALL

@@ -151,6 +151,12 @@ class FormBase(FormTools):
         first = self.body.focus_first() if self.focused is None and selector == "*" else None
         return first or super().focus_next(selector)
 
+    def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        """Go to the field before. From the first one do not go round to the button that submits the form."""
+        if selector == "*" and self.focused in (None, *self.focus_chain[:1]):
+            return self.focused or self.body.focus_first()
+        return super().focus_previous(selector)
+
     def on_resize(self) -> None:
         """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""
         self.set_class(self.size.width >= _WIDE, "-wide")
