@@ -21,8 +21,14 @@ from sandbox_console.testing.conformance.table import Results
 
 ROOT = Path(__file__).parents[2]
 EVERYWHERE = ("bubblewrap", "docker", "podman")
-REMOTE = {"a2a": "bubblewrap", "microsandbox_legacy": "bubblewrap", "opensandbox": "docker,opensandbox"}
-"""What each is asked over: the first two against this console's own servers."""
+REMOTE = {
+    "a2a": "bubblewrap",
+    "microsandbox_legacy": "bubblewrap",
+    "opensandbox": "docker,opensandbox",
+    "e2b": "bubblewrap,user",
+    "daytona": "bubblewrap,user",
+}
+"""What each is asked over: a2a and microsandbox_legacy against this console's own servers, e2b and daytona against stand-ins."""
 COMMANDS = {
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in EVERYWHERE},
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in REMOTE},

@@ -21,7 +21,7 @@ class WrongServer:
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.keys += [value for name in ("Authorization", "X-A2A-Grant", "OPEN-SANDBOX-API-KEY")
+        self.keys += [value for name in ("Authorization", "X-A2A-Grant", "OPEN-SANDBOX-API-KEY", "X-API-Key")
                       if (value := request.headers.get(name))]  # fmt: skip
         match self.mode:
             case "bad json":

@@ -64,7 +64,18 @@ def test_nothing_is_imported_by_name_but_in_the_registry_and_the_entry_point():
             assert name not in ("import_module", "__import__", "entry_points"), path
 
 
-BACKENDS = ["a2a", "bubblewrap", "docker", "kubernetes", "microsandbox", "microsandbox_legacy", "opensandbox", "podman"]
+BACKENDS = [
+    "a2a",
+    "bubblewrap",
+    "daytona",
+    "docker",
+    "e2b",
+    "kubernetes",
+    "microsandbox",
+    "microsandbox_legacy",
+    "opensandbox",
+    "podman",
+]
 
 
 def test_the_fake_is_not_registered():

@@ -12,7 +12,8 @@ from sandbox_console.backends.a2a.capabilities import capabilities
 from sandbox_console.backends.a2a.client import Client
 from sandbox_console.backends.a2a.options import Runtime
 from sandbox_console.backends.base import ReadKey, Secrets
-from sandbox_console.backends.common.buffered_process import ENDED, BufferedProcess, Whole, in_guest
+from sandbox_console.backends.common.buffered_process import ENDED, BufferedProcess, Whole
+from sandbox_console.backends.common.guest_command import in_guest
 from sandbox_console.backends.common.ledger import Entry
 from sandbox_console.backends.common.messages import not_running, not_stopped
 from sandbox_console.backends.common.permit import need

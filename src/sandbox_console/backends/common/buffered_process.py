@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable
 
 from msgspec import Struct
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Exec
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
 _CHUNK = 256 << 10
-
-_IN_FOLDER = 'cd -- "$0" || exit 126; exec env "$@"'
 
 
 class Whole(Struct, frozen=True):
@@ -70,14 +67,3 @@ class BufferedProcess:
         self._asked.cancel()
         with contextlib.suppress(ConsoleError, asyncio.CancelledError):
             await asyncio.wait([self._asked])
-
-
-def in_guest(request: Exec) -> Sequence[str]:
-    """The words that run a command where the provider takes no variables and no folder.
-
-    Other processes of the sandbox can see the variables in them.
-    """
-    env = [f"{name}={value}" for name, value in request.env.items()]
-    if request.workdir:
-        return ["sh", "-c", _IN_FOLDER, request.workdir, *env, *request.argv]
-    return ["env", *env, *request.argv] if env else request.argv

@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.base import ReadKey, Secrets
-from sandbox_console.backends.common.buffered_process import ENDED, BufferedProcess, Whole, in_guest
+from sandbox_console.backends.common.buffered_process import ENDED, BufferedProcess, Whole
+from sandbox_console.backends.common.guest_command import in_guest
 from sandbox_console.backends.common.messages import not_running, not_stopped
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.remote_backend import RemoteBackend

@@ -19,7 +19,6 @@ NAMED = "name"
 _CODE = re.compile(r"exited with code ([0-9]{1,9})")
 _YEAR_9999 = 253_370_764_800.0
 _IDLE = ("tail", "-f", "/dev/null")
-_LOST = "the server does not have it any more: its time may be over"
 _STATES = {
     "Running": Status.RUNNING,
     "Paused": Status.PAUSED,
@@ -55,26 +54,6 @@ def of_box(host: str, box: Box, entry: Entry | None) -> Sandbox:
         spec=spec,
         effective=tuple(_facts(box, spec)),
         detail="" if status in (Status.RUNNING, Status.PAUSED) else box.status.message[:300],
-    )
-
-
-def unlisted(host: str, entry: Entry) -> Sandbox:
-    """A sandbox of this console that the server does not have: not started yet, stopped, or lost."""
-    spec, status = entry.spec, Status.CREATED
-    if entry.started_at is not None:
-        status = Status.LOST if entry.finished_at is None else Status.EXITED
-    return Sandbox(
-        SandboxRef(BACKEND, host, entry.id),
-        spec.name if spec is not None else entry.id,
-        status,
-        image=spec.image if spec is not None else "",
-        created_at=entry.created_at,
-        started_at=entry.started_at,
-        finished_at=entry.finished_at,
-        exit=entry.exit,
-        labels=dict(spec.labels) if spec is not None else {},
-        spec=spec,
-        detail=_LOST if status is Status.LOST else "",
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
+from sandbox_console.testing.conformance.rig import Checks, Rig, eventually, wait_s
 
 _LISTENER = """
 import select, socket, sys
@@ -202,7 +202,7 @@ async def guests(rig: Rig, listener: Listener) -> int:
     knock = f"import socket; print(socket.create_connection(('127.0.0.1', {listener.port}), 10).getsockname()[1])"
     words = [*rig.profile.host_command, sys.executable, "-I", "-S", "-c", knock]
     process = await asyncio.create_subprocess_exec(*words, env=dict(os.environ), stdout=subprocess.PIPE)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(wait_s()):
         out, _ = await process.communicate()
     assert process.returncode == 0
 

@@ -14,7 +14,7 @@ from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig
+from sandbox_console.testing.conformance.rig import Checks, Rig, wait_s
 from sandbox_console.testing.conformance.tars import chunks, tar_of
 
 _VERBS: dict[str, Capability | None] = {
@@ -49,7 +49,7 @@ class Errors(Checks):
         rig.needs(needed)
         ref = SandboxRef(rig.backend.name, rig.backend.host, "0123456789abcdef")
         with pytest.raises(NotFound) as caught:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(wait_s()):
                 await _call(rig, verb, ref)()
         assert caught.value.message
         assert caught.value.code == "not_found"

@@ -16,7 +16,7 @@ from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.guest import FileKind
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, resident_mib
+from sandbox_console.testing.conformance.rig import Checks, Rig, resident_mib, wait_s
 from sandbox_console.testing.conformance.tars import Entry, get, put, tar_of
 
 _MUCH = 100_000_000
@@ -65,7 +65,7 @@ class Files(Checks):
                 yield b"y" * 100_000
             yield bytes(-_MUCH % 512 + 1024)
 
-        async with asyncio.timeout(2 * WAIT_S):
+        async with asyncio.timeout(2 * wait_s()):
             await files.upload(await rig.permit("upload"), ref, scratch, much())
             most = resident_mib()
             async for chunk in files.download(await rig.permit("download"), ref, f"{scratch}/big"):
@@ -201,6 +201,6 @@ class Files(Checks):
             raise ConsoleError("the source broke")
 
         with pytest.raises(ConsoleError, match="the source broke"):
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(wait_s()):
                 await files.upload(await rig.permit("upload"), ref, scratch, breaks())
         await put(rig, files, ref, scratch, tar_of(("y", b"y")))

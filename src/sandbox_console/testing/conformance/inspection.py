@@ -13,7 +13,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.guest import GuestEvent
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
+from sandbox_console.testing.conformance.rig import Checks, Rig, eventually, wait_s
 from sandbox_console.testing.conformance.tars import put, tar_of
 
 
@@ -113,7 +113,7 @@ class Looks(Checks):
         ref = await rig.script("i=0; while :; do i=$((i+1)); echo tick-$i; sleep 0.1; done")
         process = await backend.attach(await rig.permit("attach"), ref)
         output = b""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             async for _, data in process.output():
                 output += data
                 if output.count(b"tick-") >= 3:
@@ -126,7 +126,7 @@ class Looks(Checks):
         backend = rig.ability(abilities.Attachable, Capability.ATTACH)
         ref = await rig.script("sleep 1; echo bye; exit 5")
         process = await backend.attach(await rig.permit("attach"), ref)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             output = b"".join([data async for _, data in process.output()])
             assert (output, (await process.wait()).code) == (b"bye\n", 5)
 
@@ -138,5 +138,5 @@ class Looks(Checks):
 
 
 async def _told(backend: abilities.GuestEvents, ref: SandboxRef, since: float | None = None) -> list[GuestEvent]:
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(wait_s()):
         return [one async for one in backend.guest_events(ref, since=since, follow=False)]

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
+from sandbox_console.testing.conformance.rig import Checks, Rig, eventually, wait_s
 
 _VALUE = "hunter2-of-the-leavings"
 _SECRET = ResolvedSecret("TOKEN", _VALUE)
@@ -39,7 +39,7 @@ class Leaving(Checks):
             return not _processes()
 
         await eventually(gone, "a process lives on")
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             assert (await process.wait()).code != 0
 
     async def test_no_mount_network_or_file_of_it_is_left(self, rig: Rig) -> None:

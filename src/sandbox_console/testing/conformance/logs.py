@@ -6,7 +6,7 @@ import asyncio
 
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually, resident_mib
+from sandbox_console.testing.conformance.rig import Checks, Rig, eventually, resident_mib, wait_s
 
 _LONG = 50 * 1024 * 1024
 
@@ -58,7 +58,7 @@ class Logs(Checks):
                 seen.set()
 
         following = asyncio.create_task(follow())
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             await seen.wait()
             following.cancel()
             assert isinstance((await asyncio.gather(following, return_exceptions=True))[0], asyncio.CancelledError)
@@ -76,7 +76,7 @@ class Logs(Checks):
         ref = await rig.script(f"echo before; head -c {_LONG} /dev/zero | tr '\\0' x; echo; echo after")
         await rig.ended(ref)
         before, most, size, largest, gaps, tail = resident_mib(), 0, 0, 0, 0, b""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             async for batch in rig.backend.logs(ref, LogQuery()):
                 for item in batch:
                     data = item.data if isinstance(item, LogRecord) else b""

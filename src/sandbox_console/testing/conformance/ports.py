@@ -11,7 +11,7 @@ import pytest
 from sandbox_console.errors import Conflict
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
+from sandbox_console.testing.conformance.rig import Checks, Rig, eventually, wait_s
 
 _PORT = 7070
 # One connection at a time: it greets, and logs what it receives.
@@ -44,7 +44,7 @@ async def _at_the_host(rig: Rig, program: str, *words: str) -> str:
     """Run a program in the network of the backend's host and return its output."""
     argv = [*rig.profile.host_command, sys.executable, "-I", "-S", "-c", program, *words]
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(wait_s()):
         return (await process.communicate())[0].decode().strip()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import Status
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig
+from sandbox_console.testing.conformance.rig import Checks, Rig, wait_s
 
 
 class _Watch:
@@ -23,7 +23,7 @@ class _Watch:
             self._news.set()
 
     async def until(self, fits: Callable[[BackendEvent], bool]) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             while not any(fits(event) for event in self.events):
                 self._news.clear()
                 await self._news.wait()
@@ -86,7 +86,7 @@ class Reading(Checks):
         rig.needs(Capability.STATS)
         ref = await rig.idle()
         samples = []
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             async for sample in rig.backend.stats(ref, 0.2):
                 samples.append(sample)
                 if len(samples) == 2:
@@ -97,7 +97,7 @@ class Reading(Checks):
     async def test_stats_show_a_busy_cpu(self, rig: Rig) -> None:
         rig.needs_sh(Capability.STATS)
         ref = await rig.script("while :; do :; done")
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             async for sample in rig.backend.stats(ref, 0.5):
                 if (sample.cpu_percent or 0) > 20:
                     break
@@ -105,7 +105,7 @@ class Reading(Checks):
     async def test_stats_end_with_the_sandbox(self, rig: Rig) -> None:
         rig.needs(Capability.STATS, Capability.KILL)
         ref = await rig.make()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             async for _ in rig.backend.stats(ref, 0.1):
                 if (await rig.look(ref)).status is Status.RUNNING:
                     await rig.backend.kill(await rig.permit("kill"), ref, "SIGKILL")

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -25,8 +25,14 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.permits import MakePermit, permit_maker
 
 T = TypeVar("T")
-WAIT_S = 60.0
+_WAIT_S, _GAP_S = 60.0, 5.0
+_waits = [_WAIT_S]
 _numbers = itertools.count()
+
+
+def wait_s() -> float:
+    """How many seconds the current check waits for what it expects; few where that is a known gap."""
+    return _waits[-1]
 
 
 class Profile(Struct, frozen=True):
@@ -43,7 +49,7 @@ class Profile(Struct, frozen=True):
     seconds and all checks use one state: an empty list that will hold a sleeping sandbox from check to check, which its
     owner removes at the end. ``runtime`` is the name of a runtime that the backend has. ``outside`` are two names that
     its gateways resolve to the host of ``host_command``, and the address of both. ``no_walls`` is why nothing keeps its
-    guests in, if it says so itself. ``flood_s`` is how long a command is given to write what nobody reads.
+    guests in, if it says so itself. ``flood_s`` is how long a command is watched while nobody reads what it writes.
     """
 
     label: str
@@ -174,7 +180,7 @@ class Rig:
         """Run a command to its end."""
         process = await self.exec(ref, *argv, secrets=secrets, **fields)
         found = {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray(), Stream.TTY: bytearray()}
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             feeding = asyncio.create_task(_feed(process, stdin))
             async for stream, data in process.output():
                 found[stream] += data
@@ -189,7 +195,7 @@ class Rig:
         return await self.backend.shell(await self.permit("shell"), OpenShell(ref, **fields), ())
 
     async def logs(self, ref: SandboxRef, **query: Any) -> list[LogItem]:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             return [item async for batch in self.backend.logs(ref, LogQuery(**query)) for item in batch]
 
     async def text(self, ref: SandboxRef, **query: Any) -> bytes:
@@ -205,7 +211,7 @@ class Rig:
         return await self.until(ref, Status.EXITED)
 
     async def until(self, ref: SandboxRef, status: Status, more_s: float = 0.0) -> Sandbox:
-        deadline = time.monotonic() + WAIT_S + more_s
+        deadline = time.monotonic() + wait_s() + more_s
         while (found := await self.look(ref)).status is not status:
             assert time.monotonic() < deadline, f"it is {found.status}, not {status}: {found.detail}"
             await asyncio.sleep(0.02)
@@ -233,7 +239,7 @@ def resident_mib() -> int:
 
 async def eventually(look: Callable[[], Awaitable[bool]], expected: str) -> None:
     """Poll until ``look`` returns true."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + wait_s()
     while not await look():
         assert time.monotonic() < deadline, expected
         await asyncio.sleep(0.05)
@@ -260,9 +266,12 @@ class Checks:
             await rig.clean_up()
 
     @pytest.fixture(autouse=True)
-    def _column(self, request: pytest.FixtureRequest, profile: Profile) -> None:
+    def _column(self, request: pytest.FixtureRequest, profile: Profile) -> Iterator[None]:
         check = request.node.originalname
         topic = request.node.function.__module__.rpartition(".")[2]
         request.node.user_properties.append(("conformance", [profile.label, topic, request.node.name]))
         if (gap := self.known_gaps.get(request.node.name, self.known_gaps.get(check))) is not None:
             request.applymarker(pytest.mark.xfail(strict=True, reason=gap))
+        _waits.append(_WAIT_S if gap is None else _GAP_S)
+        yield
+        _waits.pop()

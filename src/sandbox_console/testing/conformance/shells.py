@@ -9,13 +9,13 @@ import pytest
 from sandbox_console.backends.base import Terminal
 from sandbox_console.errors import Conflict
 from sandbox_console.model.capability import Capability
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
+from sandbox_console.testing.conformance.rig import Checks, Rig, eventually, wait_s
 
 
 async def read_until(terminal: Terminal, marker: bytes) -> bytes:
     """Read the terminal's output up to a marker."""
     seen = b""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(wait_s()):
         while marker not in seen:
             data = await terminal.read()
             assert data, f"it ended after {seen!r}"
@@ -25,7 +25,7 @@ async def read_until(terminal: Terminal, marker: bytes) -> bytes:
 
 async def read_to_the_end(terminal: Terminal) -> bytes:
     seen = b""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(wait_s()):
         while data := await terminal.read():
             seen += data
     return seen
@@ -105,7 +105,7 @@ class Shells(Checks):
         terminal = await rig.shell(await rig.idle())
         await terminal.write(b"head -c %d /dev/zero | tr '\\0' x; echo E''ND\r" % size)
         count, tail = 0, b""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             while b"END" not in tail:
                 data = await terminal.read()
                 assert data, "it ended in the middle"
@@ -142,7 +142,7 @@ class Shells(Checks):
         terminal = await rig.shell(ref)
         await rig.backend.kill(await rig.permit("kill"), ref, "SIGKILL")
         await read_to_the_end(terminal)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s()):
             assert (await terminal.wait()).code != 0
         await terminal.close()
 

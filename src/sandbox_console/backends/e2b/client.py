@@ -1,0 +1,221 @@
+"""The calls to E2B: its API, and envd in a sandbox.
+
+Written from E2B's published API, ``spec/openapi.yml`` and ``packages/envd/spec/process/process.proto`` of
+github.com/e2b-dev/infra. E2B tells a domain for each sandbox. Commands go only to the one that is configured.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from sandbox_console.backends.base import ReadKey
+from sandbox_console.backends.common.remote import ANSWER_S, Remote, Silent, refusal, segment
+from sandbox_console.backends.e2b.options import Account
+from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+
+ENVD_PORT = "49983"
+CREATE_S = 60.0
+LOG_PAGE = 1000
+_PAGE, _MOST_PAGES = 100, 200
+_LONGEST = 300
+_Measure = Annotated[float, Meta(ge=0, le=1e18)]
+
+
+class Lifecycle(Struct, frozen=True, rename="camel"):
+    """What happens when a sandbox's time is over."""
+
+    on_timeout: str = ""
+
+
+class Box(Struct, frozen=True, rename="camel"):
+    """A sandbox as the API tells it. The list does not have ``allow_internet_access``."""
+
+    sandbox_id: str = msgspec.field(name="sandboxID")
+    template_id: str = msgspec.field(name="templateID", default="")
+    alias: str = ""
+    state: str = ""
+    started_at: datetime | None = None
+    end_at: datetime | None = None
+    cpu_count: _Measure | None = None
+    memory_mb: _Measure | None = msgspec.field(name="memoryMB", default=None)
+    disk_size_mb: _Measure | None = msgspec.field(name="diskSizeMB", default=None)
+    metadata: dict[str, str] | None = None
+    allow_internet_access: bool | msgspec.UnsetType | None = msgspec.UNSET
+    envd_access_token: str | None = None
+    lifecycle: Lifecycle | None = None
+
+
+class Metrics(Struct, frozen=True, rename="camel"):
+    """A measure. ``cpu_used_pct`` is of all CPUs together; memory is in bytes."""
+
+    timestamp_unix: _Measure
+    cpu_count: _Measure = 1
+    cpu_used_pct: _Measure | None = None
+    mem_used: _Measure | None = None
+    mem_total: _Measure | None = None
+
+
+class LogEntry(Struct, frozen=True):
+    """A line of the log."""
+
+    timestamp: datetime
+    message: str = ""
+    fields: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Logs(Struct):
+    logs: list[LogEntry]
+
+
+class _Problem(Struct):
+    message: str = ""
+    code: Any = None
+
+
+class Client:
+    """The calls of one account. The key is read when it is first needed, and again after it was refused."""
+
+    def __init__(self, host: str, account: Account, key: ReadKey) -> None:
+        self.label = f"E2B account {host!r}"
+        self._account, self._read_key, self._key = account, key, ""
+        self._tokens: dict[str, str] = {}
+        self._api = Remote(self.label, account.url, self._headers, self._refused)
+        self.inside = Remote(self.label, account.inside, self._nothing, self._refused_inside)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._api.close()
+        await self.inside.close()
+
+    async def every(self) -> Sequence[Box]:
+        """All sandboxes that run or are paused, page by page. Raises Silent for a list that does not end."""
+        found: dict[str, Box] = {}
+        token = ""
+        for _ in range(_MOST_PAGES):
+            params = [("state", "running,paused"), ("limit", str(_PAGE)), *([("nextToken", token)] if token else [])]
+            async with self._api.answer("GET", "/v2/sandboxes", "list", params=params) as answer:
+                page = self._api.decoded(await self._api.body(answer, "list"), list[Box], "list")
+                token = answer.headers.get("X-Next-Token", "")
+            before = len(found)
+            found |= {one.sandbox_id: one for one in page}
+            if not token:
+                return list(found.values())
+            if len(found) == before:
+                break
+        raise Silent(f"{self.label}: the list does not end", hint="the server says that there is always a next page")
+
+    async def one(self, id_: str) -> Box:
+        """One sandbox. Raises NotFound."""
+        return self._api.decoded(await self._api.call("GET", _path(id_), "get"), Box, "get")
+
+    async def raw(self, id_: str) -> Mapping[str, Any]:
+        """One sandbox as the API tells it, without its token."""
+        found = self._api.decoded(await self._api.call("GET", _path(id_), "get"), dict[str, Any], "get")
+        return {name: value for name, value in found.items() if "token" not in name.lower()}
+
+    async def create(self, asked: Mapping[str, Any]) -> str:
+        """Make and start a sandbox; returns its id."""
+        data = await self._api.call("POST", "/sandboxes", "create", body=asked, timeout_s=CREATE_S)
+        return self._api.decoded(data, Box, "create").sandbox_id
+
+    async def act(self, method: str, id_: str, verb: str = "", body: Any = None) -> None:
+        """Pause, connect (which resumes) or delete a sandbox."""
+        self._tokens.pop(id_, None)
+        await self._api.call(method, _path(id_, verb), verb or "delete", body=body, timeout_s=ANSWER_S * 5)
+
+    async def logs(self, id_: str, cursor_ms: int) -> Sequence[LogEntry]:
+        """Up to LOG_PAGE lines of the log that are not older than ``cursor_ms``, in order."""
+        params = (("cursor", str(cursor_ms)), ("limit", str(LOG_PAGE)), ("direction", "forward"))
+        path = f"/v2{_path(id_, 'logs')}"
+        return self._api.decoded(await self._api.call("GET", path, "logs", params=params), _Logs, "logs").logs
+
+    async def metrics(self, id_: str) -> Sequence[Metrics]:
+        """The last measures of a sandbox."""
+        data = await self._api.call("GET", _path(id_, "metrics"), "metrics")
+        return self._api.decoded(data, list[Metrics], "metrics")
+
+    async def in_guest(self, id_: str, method: str, body: Any, user: str = "") -> bytes:
+        """One call of envd's process service. Raises a ConsoleError."""
+        async with self.inside.answer(
+            "POST", f"/process.Process/{method}", method, body=body, headers=await self.guest_headers(id_, user)
+        ) as answer:
+            return await self.inside.body(answer, method)
+
+    async def guest_headers(self, id_: str, user: str = "") -> Mapping[str, str]:
+        """What names the sandbox, its token and the user to envd."""
+        if id_ not in self._tokens:
+            self._tokens[id_] = (await self.one(id_)).envd_access_token or ""
+        found = {"E2b-Sandbox-Id": id_, "E2b-Sandbox-Port": ENVD_PORT}
+        if token := self._tokens[id_]:
+            found["X-Access-Token"] = token
+        if user:
+            found["Authorization"] = "Basic " + base64.b64encode(f"{user}:".encode()).decode()
+        return found
+
+    async def _headers(self) -> Mapping[str, str]:
+        if self._account.key and not self._key:
+            self._key = await self._read_key(self._account.key)
+        return {"X-API-Key": self._key} if self._key else {}
+
+    async def _nothing(self) -> Mapping[str, str]:
+        """Envd is not sent the account's key."""
+        return {}
+
+    def _refused(self, what: str, status: int, body: bytes) -> ConsoleError:
+        if status in (401, 403):
+            self._key = ""
+        text, what = problem_text(body) or f"HTTP {status}", f"{self.label}: {what}"
+        match status:
+            case 400 | 422:
+                return InvalidSpec({"e2b": text})
+            case 404:
+                return NotFound(f"{what}: {text}")
+            case 409:
+                return Conflict(f"{what}: {text}")
+        return refusal(what, status, text)
+
+    def _refused_inside(self, what: str, status: int, body: bytes) -> ConsoleError:
+        if status == 401:
+            self._tokens.clear()
+        return connect_error(f"{self.label}: {what}", _code(body), problem_text(body) or f"HTTP {status}", status)
+
+
+def connect_error(what: str, code: str, text: str, status: int = 0) -> ConsoleError:
+    """The error for a code of the Connect protocol, which envd speaks."""
+    match code:
+        case "not_found":
+            return NotFound(f"{what}: {text}")
+        case "invalid_argument":
+            return InvalidSpec({"e2b": text})
+        case "unimplemented":
+            return Unsupported(f"{what}: {text}", hint="the template has an old envd; build it again")
+        case "unavailable" | "deadline_exceeded" | "resource_exhausted":
+            status = 503
+        case "unauthenticated" | "permission_denied":
+            status = 401
+    return refusal(what, status, text)
+
+
+def problem_text(body: bytes) -> str:
+    """What an error says; its beginning if that is not in the API's form."""
+    try:
+        return msgspec.json.decode(body, type=_Problem).message[:_LONGEST]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page
+        return body[:_LONGEST].decode("utf-8", "replace").strip()
+
+
+def _code(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body, type=_Problem).code)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+def _path(id_: str, verb: str = "") -> str:
+    return f"/sandboxes/{segment(id_)}" + (f"/{verb}" if verb else "")

@@ -1,0 +1,84 @@
+"""The backend for E2B against a stand-in over bubblewrap, made from E2B's published API."""
+
+from __future__ import annotations
+
+import pytest
+from tests.neighbours.hosted.e2b_stand_in import KEY, E2b
+from tests.neighbours.hosted.threaded import served
+from tests.support.require import requires
+
+from sandbox_console.backends.base import BackendSettings
+from sandbox_console.backends.e2b import E2bProvider
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.testing.conformance import BackendConformance, Profile
+
+MAIN = "the template has the start command"
+pytestmark = [requires("bubblewrap"), requires("user")]
+
+
+@pytest.fixture(scope="module")
+def server():
+    e2b = E2b()
+    with served(e2b.app()) as url:
+        yield url
+    e2b.end()
+
+
+class TestE2b(BackendConformance):
+    known_gaps = {  # noqa: RUF012 - a constant of the class
+        "test_no_process_of_it_is_left": MAIN,
+        "test_a_neighbour_is_out_of_reach": MAIN,
+        "test_an_end_by_itself_is_told": MAIN,
+        "test_stats_show_a_busy_cpu": MAIN,
+        "test_lines_come_in_order_and_stay_after_the_end": MAIN,
+        "test_tail_gives_the_last_lines": MAIN,
+        "test_since_and_until_cut_by_time": MAIN,
+        "test_follow_gives_new_lines_and_ends_with_the_sandbox": MAIN,
+        "test_following_can_be_cancelled": MAIN,
+        "test_a_long_line_is_whole": MAIN,
+        "test_following_again_after_a_restart_loses_and_repeats_nothing": MAIN,
+        "test_a_last_line_without_its_end_is_there": MAIN,
+        "test_bytes_that_are_no_text_are_kept": MAIN,
+        "test_stop_lets_it_end_by_itself": MAIN,
+        "test_stop_kills_after_the_grace": MAIN,
+        "test_the_main_process_ends_with_its_code": MAIN,
+        "test_another_user_runs_it": "envd takes the name of a user of the template",
+        "test_ending_the_sandbox_ends_its_commands": "it ends the sandbox by a signal, which the API does not have",
+        "test_a_missing_image_leaves_nothing": "E2B looks for the template at the start",
+    }
+
+    @pytest.fixture(scope="class")
+    def state(self, tmp_path_factory):
+        """What the console knows of its sandboxes, and the one that checks share."""
+        return tmp_path_factory.mktemp("state"), []
+
+    @pytest.fixture
+    def another(self, server, state):
+        async def read(_: str) -> str:
+            return KEY
+
+        async def open_one():
+            table = {"url": server, "sandboxes": server, "key": "KEY"}
+            [backend] = E2bProvider.backends(BackendSettings(state[0], {"servers": {"lab": table}}, key=read))
+            await backend.open()
+            return backend
+
+        return open_one
+
+    @pytest.fixture
+    async def backend(self, another):
+        backend = await another()
+        yield backend
+        await backend.close()
+
+    @pytest.fixture
+    def profile(self, another, state):
+        return Profile(
+            "e2b",
+            lambda name: SandboxSpec(name, image="base"),
+            another=another,
+            lent=state[1],
+            own_kernel=True,  # its processes are not those of the console that asks
+            no_walls="the walls are those of E2B's microVMs",
+            slow="each piece passes a stand-in for envd in Python",
+        )
