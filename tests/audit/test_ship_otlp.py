@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -41,6 +42,8 @@ class Collector:
         self.headers: list = []
         self.answers: list[web.Response] = []
         self.span_status = 200
+        self.taken, self.answering = asyncio.Event(), asyncio.Event()
+        self.answering.set()
         self.url = ""
 
     async def logs(self, request: web.Request) -> web.Response:
@@ -52,6 +55,8 @@ class Collector:
             values = {one.key.rpartition(".")[2]: one.value for one in record.attributes}
             self.records.append({name: getattr(value, value.WhichOneof("value")) for name, value in values.items()})
             self.traces.append((record.trace_id, record.span_id))
+        self.taken.set()
+        await self.answering.wait()
         return web.Response(body=ExportLogsServiceResponse().SerializeToString())
 
     async def spans_(self, request: web.Request) -> web.Response:
@@ -118,6 +123,30 @@ async def test_the_cursor_moves_only_once_rows_were_taken(collector: Collector, 
     with pytest.raises(ShipFailed, match="cannot be reached"):
         await ship_otlp.ship(path, "http://127.0.0.1:9", {})
     assert await ship_otlp.ship(path, collector.url, {}) == 2
+
+
+async def test_rows_that_a_slow_collector_took_are_sent_again_also_after_a_kill(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.db"
+    await write(path, 3)
+    collector.answering.clear()
+    monkeypatch.setattr(ship_otlp, "_TIMEOUT_S", 0.2)
+    with pytest.raises(ShipFailed, match="cannot be reached"):
+        await ship_otlp.ship(path, collector.url, {})
+    code = "import asyncio, pathlib, sys; from sandbox_console.audit import ship_otlp; "
+    code += "asyncio.run(ship_otlp.ship(pathlib.Path(sys.argv[1]), sys.argv[2], {}))"
+    collector.taken.clear()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(path), collector.url)
+    async with asyncio.timeout(60):
+        await collector.taken.wait()
+    process.kill()
+    await process.wait()
+    assert not Layout(path).otlp_cursor.exists()
+    collector.answering.set()
+    monkeypatch.setattr(ship_otlp, "_TIMEOUT_S", 60.0)
+    assert await ship_otlp.ship(path, collector.url, {}) == 6
+    assert [record["seq"] for record in collector.records] == [*range(1, 7)] * 3  # known by their numbers
 
 
 @pytest.mark.parametrize("between", [False, True], ids=["together", "the attempt was sent before"])

@@ -13,7 +13,7 @@ import pytest
 from tests.browser.test_chromium import page, sees
 from tests.support.engine import IMAGE, DockerEngine
 from tests.support.microimage import IMAGE as MICRO_IMAGE
-from tests.support.microvm.outside import PATIENCE_S, Outside, outside
+from tests.support.microvm.outside import COMMAND, PATIENCE_S, Outside, outside
 from tests.support.require import requires
 
 __all__ = ["page"]
@@ -60,6 +60,18 @@ def test_the_command_line_has_all_of_them(there: Outside) -> None:
     code, out, err = there.cli("logs", "agent-microvm", "--tail", "3")
     assert code == 0, err
     assert out.startswith("tick-")
+
+
+def test_openssh_runs_a_command_in_a_microvm(there: Outside) -> None:
+    code, block, err = there.cli("ssh-config")
+    assert code == 0, err
+    block = block.replace("-m sandbox_console", COMMAND[-1])
+    code, _, err = there.run("sh", "-c", 'echo "$1" >/rw/ssh_config', "sh", block)
+    assert code == 0, err
+    code, out, err = there.run("ssh", "-F", "/rw/ssh_config", "agent-microvm.sandbox", "echo in-$(uname -s); exit 6")
+    assert (code, out) == (6, "in-Linux\n"), err
+    code, out, err = there.run("ssh", "-F", "/rw/ssh_config", "-tt", "agent-microvm.sandbox", "tty; exit 5")
+    assert (code, "/dev/pts/" in out) == (5, True), err
 
 
 def test_the_screen_lists_follows_and_enters_a_microvm(there: Outside) -> None:

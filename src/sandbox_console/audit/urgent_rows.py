@@ -143,8 +143,8 @@ class UrgentRows:
         told = msgspec.json.encode(draft)
         return msgspec.json.encode(_Line(number, msgspec.Raw(told), self._mac(number, told))) + b"\n"
 
-    def _mac(self, number: int, told: bytes) -> str:
-        return self._keys.mac(_DOMAIN + b"%d\n" % number + told)
+    def _mac(self, number: int, row: bytes) -> str:
+        return self._keys.mac(_DOMAIN + b"%d\n" % number + row)
 
     def _read(self) -> tuple[dict[int, Draft], int]:
         try:

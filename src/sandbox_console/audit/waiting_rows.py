@@ -44,11 +44,11 @@ def _drafts(layout: Layout) -> Iterator[tuple[int, Draft]]:
             yield from UrgentRows(path, keys).rows().items()
 
 
-def _row(draft: Draft, place: int, places: dict[tuple[str, int], int]) -> tuple[Any, ...]:
+def _row(draft: Draft, seq: int, places: dict[tuple[str, int], int]) -> tuple[Any, ...]:
     ref = draft.ref
     if ref is not None and ref < 0:
         ref = places.get((draft.session, ref), ref)
     return (
-        place, draft.at_ns, str(draft.kind), ref, draft.actor, draft.session, draft.request_id, draft.action,
+        seq, draft.at_ns, str(draft.kind), ref, draft.actor, draft.session, draft.request_id, draft.action,
         draft.backend, draft.target, str(draft.outcome), draft.dur_us, rows.canonical(draft.body), b"", b"",
     )  # fmt: skip

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from sandbox_console.model.egress import ASKED, EgressRecord
 FILE = "records.jsonl"
 SIZE = 4 << 20
 KEEP = 4
+LOOK_S = 0.25
+"""Seconds between two looks of the console at the files that it follows."""
 _LINE_MOST = 4096
 _TIME_MOST = 1e11  # seconds, later than any date that can be shown
 
@@ -167,3 +170,15 @@ def _ends_whole(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
+
+
+async def follow(folder: Path, since: float | None, following: bool) -> AsyncGenerator[EgressRecord, None]:
+    """The records of a folder, oldest first. With ``following`` it goes on until the folder is removed."""
+    reader = Follower(folder)
+    while True:
+        there = folder.is_dir()
+        for record in await asyncio.to_thread(reader.poll, since):
+            yield record
+        if not following or not there:
+            return
+        await asyncio.sleep(LOOK_S)

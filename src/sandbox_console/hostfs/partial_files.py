@@ -49,12 +49,12 @@ def _sweep(folder: Path, guest_folders: GuestFolders) -> None:
                     remove_tree(here, name, guest_folders)
 
 
-def _usable(place: str, target: Folder, guest_folders: GuestFolders) -> Folder | None:
+def _usable(path: str, target: Folder, guest_folders: GuestFolders) -> Folder | None:
     try:
-        folder = folder_at(place, guest_folders)
+        folder = folder_at(path, guest_folders)
     except (OSError, Conflict):
         return None
-    if folder.root is None and mount_of(folder.fd) == mount_of(target.fd) and os.access(place, os.W_OK | os.X_OK):
+    if folder.root is None and mount_of(folder.fd) == mount_of(target.fd) and os.access(path, os.W_OK | os.X_OK):
         return folder
     folder.close()
     return None

@@ -26,13 +26,13 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ITSELF = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def planted(path: object, what: str = "a link", root: Root | None = None) -> Conflict:
+def planted(path: object, kind: str = "a link", root: Root | None = None) -> Conflict:
     """The error for a path that is refused because a guest may have made it, in ``root``."""
     hint = "look at it, and remove it or name the place it leads to"
     if root is None or not root.removed:
-        return Conflict(f"{path} is {what} where a sandbox can write", hint=hint)
+        return Conflict(f"{path} is {kind} where a sandbox can write", hint=hint)
     return Conflict(
-        f"{path} is {what} where a sandbox could write until it was removed",
+        f"{path} is {kind} where a sandbox could write until it was removed",
         hint=f"{hint}; if nothing of the sandbox's is left in {root.path}: sandbox-console forget {root.path}",
     )
 

@@ -34,14 +34,14 @@ async def from_file(name: str, path: str, timeout_s: float) -> str:  # noqa: ARG
     return text_of(await asyncio.to_thread(_read, path), path)
 
 
-def text_of(data: bytes, what: str) -> str:
+def text_of(data: bytes, source: str) -> str:
     """Bytes as a value: UTF-8, without one newline at the end. Raises SecretError."""
     if len(data) > MAX_BYTES:
-        raise SecretError(f"{what} gives more than {MAX_BYTES} bytes")
+        raise SecretError(f"{source} gives more than {MAX_BYTES} bytes")
     try:
         return data.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise SecretError(f"{what} is not UTF-8 text") from None
+        raise SecretError(f"{source} is not UTF-8 text") from None
 
 
 def real_path(path: str) -> str:

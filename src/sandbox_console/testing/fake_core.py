@@ -120,9 +120,9 @@ class FakeCore:
                 attached.hear(items)
         await self._wake()
 
-    async def happen(self, ref: SandboxRef, what: str, detail: str = "", **attributes: str) -> None:
+    async def happen(self, ref: SandboxRef, kind: str, detail: str = "", **attributes: str) -> None:
         """Make something happen to a sandbox, which ``guest_events`` then reports."""
-        self._happened.setdefault(ref.id, []).append(GuestEvent(self._clock(), what, detail, attributes))
+        self._happened.setdefault(ref.id, []).append(GuestEvent(self._clock(), kind, detail, attributes))
         await self._wake()
 
     async def record(self, ref: SandboxRef, *records: EgressRecord) -> None:

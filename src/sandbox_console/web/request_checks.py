@@ -32,6 +32,15 @@ OWN_PAGES = frozenset({"same-origin", "none"})
 """`Sec-Fetch-Site` of our own pages and of a typed address. Another port of this host is `same-site`."""
 
 
+def refuse_pages(request: web.Request, authorities: Collection[str]) -> None:
+    """Raise 421 for another host name, and 403 for a page in a browser: only programs may call this server."""
+    hosts = request.headers.getall("Host", [])
+    if len(hosts) != 1 or hosts[0].lower() not in authorities:
+        raise web.HTTPMisdirectedRequest(text="this server does not answer to that host name")
+    if "Origin" in request.headers:
+        raise web.HTTPForbidden(text="pages in a browser may not call this")
+
+
 class Checks:
     """Checks that ``Host`` and ``Origin`` are exactly an address that this server answers to."""
 

@@ -68,16 +68,16 @@ async def _answer(sessions: AppSessions, question: object) -> bytes:
     return b"null"
 
 
-def _remove_abandoned(place: ProcessFolder) -> bool:
+def _remove_abandoned(folder: ProcessFolder) -> bool:
     """Remove the files of servers that were killed. Returns whether there are no others."""
     alone = True
-    for file in os.listdir(place.fd):  # noqa: PTH208 - an open folder
+    for file in os.listdir(folder.fd):  # noqa: PTH208 - an open folder
         name = file.removesuffix(".lock")
         if name == file:
             continue
-        if (lock := place.take(name)) is None:
+        if (lock := folder.take(name)) is None:
             alone = False
         else:
-            place.leave(name)
+            folder.leave(name)
             os.close(lock)
     return alone

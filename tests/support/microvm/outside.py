@@ -42,14 +42,16 @@ class Outside:
 
     def cli(self, *words: str) -> tuple[int, str, str]:
         """The command line inside; gives exit code, stdout and stderr."""
+        return self.run(*COMMAND, *words)
+
+    def run(self, *argv: str) -> tuple[int, str, str]:
+        """Any program inside; gives exit code, stdout and stderr."""
         said = {b"o": b"", b"e": b""}
 
         def take(kind: bytes, data: bytes) -> None:
             said[kind] += data
 
-        code = self.machine.run(
-            [*COMMAND, *words], env=self._environment, cwd=str(ROOT), timeout_s=PATIENCE_S * 2, sink=take
-        )
+        code = self.machine.run(argv, env=self._environment, cwd=str(ROOT), timeout_s=PATIENCE_S * 2, sink=take)
         return code, said[b"o"].decode(), said[b"e"].decode()
 
     def states(self) -> dict[str, str]:

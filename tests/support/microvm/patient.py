@@ -17,5 +17,10 @@ if "serve" in sys.argv:
     process.START_S = PATIENCE_S
     options.console_command = lambda **_: [sys.executable, "-P", __file__]  # its app has to be as patient
 
+if "proxy" in sys.argv:
+    from sandbox_console.servers.ssh import server
+
+    server.LOGIN_S = PATIENCE_S
+
 if __name__ == "__main__":
     sys.exit(main())

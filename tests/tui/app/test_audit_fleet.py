@@ -11,8 +11,7 @@ from textual.widgets import Input
 
 from sandbox_console.audit.journal import Journal
 from sandbox_console.model.audit import AuditQuery, Outcome
-from sandbox_console.tui.audit import audit_filter
-from sandbox_console.tui.audit.audit_screen import AuditScreen
+from sandbox_console.tui.audit.audit_screen import AuditScreen, parse_filter
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.main.main_screen import MainScreen
 from sandbox_console.tui.widgets.table.table import FleetTable
@@ -164,11 +163,11 @@ async def test_hostile_text_is_clean_and_fires_nothing(run_app):
     ],
 )
 def test_the_filter_line(text, query):
-    assert audit_filter.parse(text, NOW, 9) == (query, "")
+    assert parse_filter(text, NOW, 9) == (query, "")
 
 
 @pytest.mark.parametrize("text", ["since:soon", "outcome:good"])
 def test_what_the_filter_line_cannot_mean(text):
-    found, problem = audit_filter.parse(text, NOW, 9)
+    found, problem = parse_filter(text, NOW, 9)
     assert found == AuditQuery(limit=9)
     assert problem

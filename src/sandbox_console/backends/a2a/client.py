@@ -82,19 +82,19 @@ class Client:
             self._shown = shown
         return self._shown
 
-    def _refused(self, what: str, status: int, body: bytes) -> ConsoleError:
+    def _refused(self, request: str, status: int, body: bytes) -> ConsoleError:
         if status in (401, 403):
             self._shown = None
         try:
             problem = msgspec.json.decode(body, type=_Problem)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page, or FastAPI's list
             problem = _Problem(body[:_LONGEST].decode("utf-8", "replace").strip())
-        text, what = problem.detail[:_LONGEST] or f"HTTP {status}", f"{self.label}: {what}"
+        text, request = problem.detail[:_LONGEST] or f"HTTP {status}", f"{self.label}: {request}"
         match status:
             case 400 | 422:
                 return InvalidSpec({"a2a": text}, hint=problem.hint[:_LONGEST])
             case 404:
-                return NotFound(f"{what}: {text}")
+                return NotFound(f"{request}: {text}")
             case 409:
-                return Conflict(f"{what}: {text}")
-        return refusal(what, status, text)
+                return Conflict(f"{request}: {text}")
+        return refusal(request, status, text)

@@ -15,7 +15,8 @@ from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
-from sandbox_console.egress import ask, rule_files, tail
+from sandbox_console.egress import ask, rule_files
+from sandbox_console.egress.records import follow
 from sandbox_console.errors import BackendError, ConsoleError
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.spec import SandboxSpec
@@ -97,7 +98,7 @@ def records_folder(record: Record) -> Path | None:
 
 def records(record: Record, since: float | None, following: bool) -> AsyncGenerator[EgressRecord, None]:
     """The recorded decisions of a sandbox's gateway."""
-    return tail.follow(folder(record) / "records", since, following)
+    return follow(folder(record) / "records", since, following)
 
 
 def _needs_gateway(record: Record) -> None:

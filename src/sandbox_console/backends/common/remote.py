@@ -86,7 +86,7 @@ class Remote:
                     raise self._refused(what, answer.status, await self.body(answer, what, _CHUNK, whole=False))
                 yield answer
 
-    async def socket(self, path: str, what: str, params: Params = (), headers: Any = None) -> Any:
+    async def socket(self, path: str, request: str, params: Params = (), headers: Any = None) -> Any:
         """Open a WebSocket. Raises a ConsoleError."""
         import aiohttp
 
@@ -97,7 +97,7 @@ class Remote:
             async with asyncio.timeout(ANSWER_S):
                 return await self._opened().ws_connect(url, headers=sent, max_msg_size=MOST_BYTES)
         except aiohttp.WSServerHandshakeError as error:
-            raise self._refused(what, error.status, b"") from None
+            raise self._refused(request, error.status, b"") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise no_answer(self._label, error) from None
 
@@ -152,9 +152,11 @@ class Remote:
             )  # fmt: skip
         return self._session
 
-    async def _refuse_redirect(self, _: object, __: SimpleNamespace, told: aiohttp.TraceRequestRedirectParams) -> None:
-        told.response.close()
-        raise self._redirected(told.response.headers.get("Location", ""))
+    async def _refuse_redirect(
+        self, _: object, __: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
+    ) -> None:
+        redirect.response.close()
+        raise self._redirected(redirect.response.headers.get("Location", ""))
 
 
 def segment(name: str) -> str:
@@ -192,13 +194,13 @@ def no_answer(label: str, error: BaseException) -> BackendUnreachable:
     return kind(f"{label} does not answer: {why}", hint="check the url in the configuration, and that it runs")
 
 
-def refusal(what: str, status: int, text: str) -> ConsoleError:
+def refusal(request: str, status: int, text: str) -> ConsoleError:
     """The error for a status that means the same everywhere; others are a BackendError."""
     if status in (401, 403):
-        return Unauthorized(f"{what}: the server refuses the key: {text}", hint="see which secret `key` names")
+        return Unauthorized(f"{request}: the server refuses the key: {text}", hint="see which secret `key` names")
     if status in (429, 502, 503, 504):
-        return BackendUnreachable(f"{what}: the server is overloaded or not ready: {text}", hint="try again")
-    return BackendError(f"{what}: {text}", hint="the server's log tells more")
+        return BackendUnreachable(f"{request}: the server is overloaded or not ready: {text}", hint="try again")
+    return BackendError(f"{request}: {text}", hint="the server's log tells more")
 
 
 class Unauthorized(BackendUnreachable):

@@ -36,36 +36,32 @@ class UnsupportedMethods:
         yield Stats(0.0)
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
-        need(permit)
-        raise self._cannot(Capability.STOP)
+        raise self._refused(permit, Capability.STOP)
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
-        need(permit)
-        raise self._cannot(Capability.KILL)
+        raise self._refused(permit, Capability.KILL)
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
-        need(permit)
-        raise self._cannot(Capability.PAUSE)
+        raise self._refused(permit, Capability.PAUSE)
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
-        need(permit)
-        raise self._cannot(Capability.PAUSE)
+        raise self._refused(permit, Capability.PAUSE)
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
-        need(permit)
-        raise self._cannot(Capability.RENAME)
+        raise self._refused(permit, Capability.RENAME)
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        need(permit)
-        raise self._cannot(Capability.UPDATE_LABELS)
+        raise self._refused(permit, Capability.UPDATE_LABELS)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
-        need(permit)
-        raise self._cannot(Capability.EXEC)
+        raise self._refused(permit, Capability.EXEC)
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
+        raise self._refused(permit, Capability.SHELL)
+
+    def _refused(self, permit: Permit, capability: Capability) -> Unsupported:
         need(permit)
-        raise self._cannot(Capability.SHELL)
+        return self._cannot(capability)
 
     def _cannot(self, capability: Capability) -> Unsupported:
         return Unsupported(f"{capability} is unsupported on {self.name}: {self.capabilities().reason(capability)}")
@@ -75,23 +71,19 @@ class UnchangedImages(UnsupportedMethods):
     """A base for backends that list what sandboxes are made of, and change none of it."""
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
-        need(permit)
-        raise self._cannot(Capability.IMAGES_CHANGE)
+        raise self._refused(permit, Capability.IMAGES_CHANGE)
 
     async def remove_image(self, permit: Permit, name: str, force: bool) -> None:
-        need(permit)
-        raise self._cannot(Capability.IMAGES_CHANGE)
+        raise self._refused(permit, Capability.IMAGES_CHANGE)
 
     async def prunable_images(self, unused: bool) -> Prunable:
         raise self._cannot(Capability.IMAGES_CHANGE)
 
     async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
-        need(permit)
-        raise self._cannot(Capability.IMAGES_CHANGE)
+        raise self._refused(permit, Capability.IMAGES_CHANGE)
 
     async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
-        need(permit)
-        raise self._cannot(Capability.IMAGE_FILES)
+        raise self._refused(permit, Capability.IMAGE_FILES)
 
     async def save_image(self, permit: Permit, name: str) -> AsyncGenerator[bytes, None]:
         need(permit)

@@ -21,7 +21,7 @@ from sandbox_console.backends.docker.labels import claims, gateway_name, image_l
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.podman_dialect import in_dockers_words, is_podman
 from sandbox_console.egress import ask
-from sandbox_console.egress.tail import follow as following
+from sandbox_console.egress.records import follow as following
 from sandbox_console.errors import BackendError
 from sandbox_console.model.action import Exec, Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict

@@ -104,24 +104,12 @@ class Template(Camel, frozen=True):
         return managed and isinstance(policy, Mapping) and not policy.get("egress")
 
 
-_CLAIM = msgspec.json.Decoder(Claim)
-_POOL = msgspec.json.Decoder(Pool)
-_TEMPLATE = msgspec.json.Decoder(Template)
-
-
-def claim(raw: Any) -> Claim:
-    """Decode a Claim. Raises msgspec.DecodeError."""
-    return _CLAIM.decode(raw)
-
-
-def pool(raw: Any) -> Pool:
-    """Decode a WarmPool. Raises msgspec.DecodeError."""
-    return _POOL.decode(raw)
-
-
-def template(raw: Any) -> Template:
-    """Decode a Template. Raises msgspec.DecodeError."""
-    return _TEMPLATE.decode(raw)
+claim = msgspec.json.Decoder(Claim).decode
+"""Decode a Claim. Raises msgspec.DecodeError."""
+pool = msgspec.json.Decoder(Pool).decode
+"""Decode a WarmPool. Raises msgspec.DecodeError."""
+template = msgspec.json.Decoder(Template).decode
+"""Decode a Template. Raises msgspec.DecodeError."""
 
 
 def claim_of(box: Box) -> str:

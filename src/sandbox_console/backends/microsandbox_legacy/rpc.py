@@ -122,7 +122,7 @@ class Rpc:
             self._key = await self._read_key(self._server.key)
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
-    def _refused(self, what: str, status: int, body: bytes) -> ConsoleError:
+    def _refused(self, request: str, status: int, body: bytes) -> ConsoleError:
         if status in (401, 403):
             self._key = ""
         try:
@@ -130,17 +130,17 @@ class Rpc:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page
             found = _Refusal(body[:_LONGEST].decode("utf-8", "replace").strip())
         problem = found.error if isinstance(found.error, _Problem) else _Problem(found.error, found.code)
-        return _failed(f"{self.label}: {what}", problem.message, problem.code, status)
+        return _failed(f"{self.label}: {request}", problem.message, problem.code, status)
 
 
-def _failed(what: str, text: str, code: int | None, status: int) -> ConsoleError:
+def _failed(request: str, text: str, code: int | None, status: int) -> ConsoleError:
     told = f"{text[:_LONGEST] or 'it failed'}" + (f" (code {code})" if code is not None else "")
     if code == _NOT_A_METHOD:
-        return Unsupported(f"{what}: the server does not have it: {told}")
+        return Unsupported(f"{request}: the server does not have it: {told}")
     if status == 404 or code == _RESOURCE_NOT_FOUND or (
         code == _INVALID_INPUT and any(words in text for words in _ABSENT)
     ):  # fmt: skip
-        return NotFound(f"{what}: {told}")
+        return NotFound(f"{request}: {told}")
     if status >= 400:
-        return refusal(what, status, told)
-    return BackendError(f"{what}: {told}", hint="the server's log tells more")
+        return refusal(request, status, told)
+    return BackendError(f"{request}: {told}", hint="the server's log tells more")

@@ -162,7 +162,7 @@ class Client:
             self._key = await self._read_key(self._platform.key)
         return {"OPEN-SANDBOX-API-KEY": self._key} if self._key else {}
 
-    def _refused(self, what: str, status: int, body: bytes) -> ConsoleError:
+    def _refused(self, request: str, status: int, body: bytes) -> ConsoleError:
         if status in (401, 403):
             self._key = ""
         try:
@@ -170,17 +170,17 @@ class Client:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page
             problem = _Problem(message=body[:_LONGEST].decode("utf-8", "replace").strip())
         text = (problem.message or str(problem.detail or f"HTTP {status}"))[:_LONGEST]
-        what = f"{self.label}: {what}"
+        request = f"{self.label}: {request}"
         match status:
             case 400 | 422:
                 return InvalidSpec({"opensandbox": text})
             case 404:
-                return NotFound(f"{what}: {text}")
+                return NotFound(f"{request}: {text}")
             case 409:
-                return Conflict(f"{what}: {text}")
+                return Conflict(f"{request}: {text}")
             case 501:
-                return Unsupported(f"{what}: {text}")
-        return refusal(what, status, text)
+                return Unsupported(f"{request}: {text}")
+        return refusal(request, status, text)
 
 
 def path(id_: str, verb: str = "") -> str:

@@ -29,6 +29,7 @@ from sandbox_console.servers.api.authentication import GRANT_HEADER, Callers, Fo
 from sandbox_console.servers.api.handlers import CALLER, answer
 from sandbox_console.servers.api.schemas import Problem
 from sandbox_console.servers.refusal_delay import RefusalDelay
+from sandbox_console.web.request_checks import refuse_pages
 
 OPEN = frozenset({"/healthz", "/openapi.json"})
 """The paths that are answered without a token."""
@@ -96,11 +97,7 @@ class ErrorResponses:
     @web.middleware
     async def enter(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Accept only known hosts, no browser pages, and callers with a token, each with a few calls at a time."""
-        hosts = request.headers.getall("Host", [])
-        if len(hosts) != 1 or hosts[0].lower() not in self._authorities:
-            raise web.HTTPMisdirectedRequest(text="this server does not answer to that host name")
-        if "Origin" in request.headers:
-            raise web.HTTPForbidden(text="pages in a browser may not call this")
+        refuse_pages(request, self._authorities)
         if request.path in OPEN:
             return await handler(request)
         caller = await self._callers.of(

@@ -29,6 +29,7 @@ from sandbox_console.service.tokens import Token, Tokens
 from sandbox_console.web.connections import Connections
 from sandbox_console.web.listen_sockets import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
+from sandbox_console.web.request_checks import refuse_pages
 from sandbox_console.web.run import accepting, server_tls
 
 PATH, HEALTH = "/api/v1/rpc", "/api/v1/health"
@@ -61,11 +62,7 @@ class Door:
     @web.middleware
     async def enter(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Accept only known hosts, no browser pages, and callers with a token, each with a few calls at a time."""
-        hosts = request.headers.getall("Host", [])
-        if len(hosts) != 1 or hosts[0].lower() not in self._authorities:
-            raise web.HTTPMisdirectedRequest(text="this server does not answer to that host name")
-        if "Origin" in request.headers:
-            raise web.HTTPForbidden(text="pages in a browser may not call this")
+        refuse_pages(request, self._authorities)
         if request.path == HEALTH:
             return await handler(request)
         shown = _shown(request)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -10,7 +11,6 @@ from sandbox_console.model.audit import AuditEntry
 from sandbox_console.model.egress import OUTCOMES, REASONS, EgressRecord
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service.incident.cause import DENIED_S, Cause
-from sandbox_console.service.incident.spec_changes import fields_changed
 
 FIELDS = ("FIELD", "HERE", "THERE")
 """The head of ``Section.rows``."""
@@ -72,3 +72,21 @@ def _change(entry: AuditEntry, now: float, duration: Callable[[float], str]) -> 
     line = f"audit row {row.seq}{placed}: {row.action} by {row.actor}, {duration(now - row.at_ns / 1e9)} ago"
     changed = ", ".join(fields_changed(row.body))
     return f"{line}: {entry.outcome or 'in flight'}" + (f" ({changed})" if changed else "")
+
+
+def fields_changed(body: Mapping[str, Any]) -> Sequence[str]:
+    """The fields that an update changed, as ``memory_mib: 64 → 32``; of variables only that they changed."""
+    diff = body.get("diff")
+    return [_field(str(key), change) for key, change in diff.items()] if isinstance(diff, dict) else []
+
+
+def _field(key: str, change: object) -> str:
+    if key == "env" or not isinstance(change, list) or len(change) != 2:
+        return key
+    return f"{key}: {_value(change[0])} → {_value(change[1])}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        value = " ".join(map(str, value))
+    return "-" if value in (None, "", {}) else str(value)

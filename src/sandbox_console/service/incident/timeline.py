@@ -18,7 +18,7 @@ from sandbox_console.model.log import LogGap, LogItem, LogQuery
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats
 from sandbox_console.model.timeline import ClockDifference, Missing, Moment, Source, Timeline
 from sandbox_console.service.console import Console
-from sandbox_console.service.incident.spec_changes import fields_changed
+from sandbox_console.service.incident.cause_sections import fields_changed
 
 EACH_MOST = 1000
 """How many moments of one source of one sandbox are kept, the newest ones."""

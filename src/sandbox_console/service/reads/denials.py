@@ -136,13 +136,13 @@ class DenialFeed:
             case Removed(ref):
                 self._forget(ref)
             case Listed(backend, host, sandboxes):
-                there = {one.ref for one in sandboxes}
-                here = [ref for ref in self._followed if (ref.backend, ref.host) == (backend, host)]
-                for ref in here:
-                    if ref not in there:
-                        self._forget(ref)
+                gone = {ref for ref in self._followed if (ref.backend, ref.host) == (backend, host)}
                 for sandbox in sandboxes:
-                    self._see(sandbox)
+                    if has_gateway(sandbox):
+                        self._see(sandbox)
+                        gone.discard(sandbox.ref)
+                for ref in gone:
+                    self._forget(ref)
             case _:
                 pass
 

@@ -27,6 +27,8 @@ RULE = "mcp.ask"
 """The rule named by a row of the audit log that is such a request."""
 LOOK_S = 2.0
 """How often the log's newest row is checked (1 ms each), as another process may make a request."""
+FIRST_S = 0.5
+"""When it is first checked: after the first lists, as a request is announced once its sandbox is known."""
 _ROWS_MOST = 500
 
 
@@ -100,6 +102,7 @@ class HostRequests:
 
     async def _look(self) -> None:
         before, waiting = -1, list[HostRequest]()
+        await asyncio.sleep(FIRST_S)
         while True:
             with suppress(ConsoleError, OSError):
                 newest = await self._audit_log.newest()

@@ -229,11 +229,11 @@ def _played(lines: Iterable[bytes]) -> Iterator[bytes]:
             yield event[2].encode("utf-8", "surrogatepass")
 
 
-def _summed(place: str, hits: Iterable[Hit]) -> list[Leak]:
+def _summed(location: str, hits: Iterable[Hit]) -> list[Leak]:
     """One hit for each secret and form at a place."""
     found: dict[tuple[str, str, str], Leak] = {}
     for hit in hits:
         key = (hit.secret, hit.what, hit.fingerprint)
         before = found.get(key)
-        found[key] = replace(before, count=before.count + 1) if before else Leak(place, *key, line=hit.line)
+        found[key] = replace(before, count=before.count + 1) if before else Leak(location, *key, line=hit.line)
     return list(found.values())

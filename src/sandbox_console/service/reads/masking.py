@@ -114,13 +114,13 @@ class Masking:
             values[name] = _restored(getattr(spec, name), pairs)
         return structs.replace(spec, **values)
 
-    def _suspect(self, told: Sandbox | Sequence[Sandbox]) -> bool:
+    def _suspect(self, sandboxes: Sandbox | Sequence[Sandbox]) -> bool:
         """Whether a value may be in descriptions. Masking every text of one takes 20 times as long."""
         redactor = self._vault.redactor
         if not redactor.active:
             return False
         try:
-            data = msgspec.json.encode(told)
+            data = msgspec.json.encode(sandboxes)
         except (TypeError, ValueError):  # lone surrogates
             return True
         return b"\\" in data or not visible_text.plain(data) or self._vault.holds(data)

@@ -192,10 +192,10 @@ def _unknown(id_: str) -> NotFound:
     return NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
 
 
-def not_recorded(reason: str, what: str = "shell") -> ConsoleError:
+def not_recorded(reason: str, activity: str = "shell") -> ConsoleError:
     """The error for a shell or a command that must be recorded but cannot be."""
     return ConsoleError(
-        f"the {what} cannot be recorded: {reason}", hint='free some space, or set recording.mode = "best-effort"'
+        f"the {activity} cannot be recorded: {reason}", hint='free some space, or set recording.mode = "best-effort"'
     )
 
 

@@ -45,19 +45,7 @@ def _of_image(learning: Learning) -> Iterator[tuple[str, str, str]]:
         names = []
     for name in (f"{folder}/sources.list", *(f"{parts}/{name}" for name in names)):
         if name.endswith((".list", ".sources")):
-            yield name, f"/{name} of the image", _read_image(learning, name)
-
-
-def _read_image(learning: Learning, name: str) -> str:
-    try:
-        return learning.machine.text_of_image(name)
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except OSError as error:
-        learning.note(f"/{name} of the image cannot be read: {error.strerror}")
-    except Conflict as error:
-        learning.note(error.message)
-    return ""
+            yield name, f"/{name} of the image", learning.read_image(name)
 
 
 def _add(learning: Learning, uri: str, origin: str) -> None:

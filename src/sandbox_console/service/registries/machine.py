@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -99,12 +99,19 @@ class Learning:
 
     def read(self, path: Path) -> str:
         """What a file of settings says; empty if it is not there, or not to be followed, which is noted."""
+        return self._text(str(path), lambda: self.machine.text(path))
+
+    def read_image(self, name: str) -> str:
+        """What a file of the image says, as ``read`` does for a file of this machine."""
+        return self._text(f"/{name} of the image", lambda: self.machine.text_of_image(name))
+
+    def _text(self, origin: str, read: Callable[[], str]) -> str:
         try:
-            return self.machine.text(path)
+            return read()
         except (FileNotFoundError, NotADirectoryError):
             return ""
         except OSError as error:
-            self.note(f"{path} cannot be read: {error.strerror}")
+            self.note(f"{origin} cannot be read: {error.strerror}")
         except Conflict as error:
             self.note(error.message)
         return ""

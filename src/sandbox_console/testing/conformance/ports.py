@@ -48,8 +48,8 @@ async def _at_the_host(rig: Rig, program: str, *words: str) -> str:
         return (await process.communicate())[0].decode().strip()
 
 
-def _greets(rig: Rig, place: str) -> Callable[[], Awaitable[bool]]:
-    address, _, port = place.rpartition(":")
+def _greets(rig: Rig, address_and_port: str) -> Callable[[], Awaitable[bool]]:
+    address, _, port = address_and_port.rpartition(":")
 
     async def look() -> bool:
         return await _at_the_host(rig, _KNOCK, address, port) == "greeting"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from msgspec import structs
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -15,11 +16,11 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.audit import AuditEntry, Verification
+from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
+from sandbox_console.model.quantities import parse_duration_s
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
-from sandbox_console.tui.audit import audit_filter
 from sandbox_console.tui.audit.chain_status import chain_words, clock_words
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
@@ -36,6 +37,8 @@ PAGE = 500
 _LOOK = "audit-look"
 LOOK_S = 1.0
 """Seconds between checks for new rows, as other processes write the log too. Reading the newest row's id costs 1 ms."""
+FILTER_FIELDS = ("actor", "action", "outcome", "backend", "target", "since")
+TROUBLE = "denied,failed,unknown,timed_out"
 COLUMNS = (
     Column("id", "ID", 5, 8, align="right", priority=1),
     Column("at", "TIME", 14, 14, priority=0),
@@ -104,7 +107,7 @@ class AuditScreen(Screen[SandboxRef | None]):
             self._look_soon()  # a query that takes longer than the interval must be able to finish
 
     async def _look(self) -> None:
-        query, problem = audit_filter.parse(self._text, self._clock(), self._limit)
+        query, problem = parse_filter(self._text, self._clock(), self._limit)
         try:
             version = (self._text, self._limit, await self._service.audit_log.version())
             if version != self._seen:
@@ -124,7 +127,7 @@ class AuditScreen(Screen[SandboxRef | None]):
 
     def _head(self) -> None:
         more = f"  {hint(self, 'audit-older', 'shows older ones')}" if len(self._entries) >= self._limit else ""
-        trouble = sum(entry.outcome in audit_filter.TROUBLE.split(",") for entry in self._entries.values())
+        trouble = sum(entry.outcome in TROUBLE.split(",") for entry in self._entries.values())
         words: list[tuple[str, str]] = [
             ("Audit log", "bold $primary"),
             (f"  {many(len(self._entries), 'action')}", "$dim"),
@@ -184,7 +187,7 @@ class AuditScreen(Screen[SandboxRef | None]):
 
     def action_trouble(self) -> None:
         """Show only rows that were denied, failed, timed out or are unknown, or show all again."""
-        wanted = f"outcome:{audit_filter.TROUBLE}"
+        wanted = f"outcome:{TROUBLE}"
         self.query_one("#audit-filter", Input).value = "" if self._text == wanted else wanted
         self._kept()
 
@@ -246,3 +249,29 @@ def _name(entry: AuditEntry) -> str:
     spec = body.get("spec")
     named = body.get("name") or (spec.get("name") if isinstance(spec, dict) else "")
     return str(named or entry.attempt.target)
+
+
+def parse_filter(text: str, now: float, limit: int) -> tuple[AuditQuery, str]:
+    """Return the typed text as a query, and the part that cannot be understood."""
+    query, problem, words = AuditQuery(limit=limit), "", []
+    for word in text.split():
+        name, colon, value = word.partition(":")
+        if not colon or name not in FILTER_FIELDS:
+            words.append(word)
+        elif value:
+            try:
+                query = _with(query, name, value, now)
+            except ValueError as error:
+                problem = str(error)
+    return structs.replace(query, text=" ".join(words)), problem
+
+
+def _with(query: AuditQuery, name: str, value: str, now: float) -> AuditQuery:
+    if name == "since":
+        return structs.replace(query, since=now - parse_duration_s(value))
+    if name == "outcome":
+        unknown = [word for word in value.split(",") if word not in set(Outcome)]
+        if unknown:
+            raise ValueError(f"outcome: {unknown[0]!r} is none of {', '.join(Outcome)}")
+    changed: dict[str, Any] = {name: value}
+    return structs.replace(query, **changed)
