@@ -92,5 +92,5 @@ class TestA2a(BackendConformance):
             another=another,
             own_kernel=True,  # its processes are not those of the console that asks
             no_walls="the walls are those of the runtime's sandboxes",
-            flood_s=10.0,  # its server reads all of it, however busy the machine is
+            flood_s=60.0,  # its server reads all of it, however busy the machine is
         )

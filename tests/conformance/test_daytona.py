@@ -82,5 +82,5 @@ class TestDaytona(BackendConformance):
             own_kernel=True,  # its processes are not those of the console that asks
             no_walls="the walls are those of Daytona's runners",
             slow="each piece passes a stand-in for the toolbox in Python",
-            flood_s=10.0,  # the command writes to a disk, which may be slow
+            flood_s=60.0,  # the command writes to a disk, which may be slow
         )

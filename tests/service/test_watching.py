@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec import structs
 
-from sandbox_console.model.event import HealthChanged, Listed, Removed, Sampled
+from sandbox_console.model.event import HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import Status
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads import stats_sweep, watcher
@@ -41,34 +41,6 @@ async def test_a_stream_that_ends_at_once_is_asked_ever_more_rarely(monkeypatch)
     await watch.close()
     assert pauses[:6] == [0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
     assert any(isinstance(event, HealthChanged) and "ended" in event.health.reason for event in told)
-
-
-async def test_names_are_stored_after_the_viewers_have_the_list(box, home):
-    other = structs.replace(box, ref=structs.replace(box.ref, id="other"), name="other")
-
-    class Short(FakeBackend):
-        async def watch(self):
-            yield Listed(self.name, self.host, (box, other))
-            yield Removed(other.ref)
-            await asyncio.Event().wait()
-
-    backend = Short([box, other])
-    fleet, came, known = Fleet([backend]), asyncio.Event(), []
-
-    def publish(event):
-        if isinstance(event, Listed):
-            known.append(fleet.names.of((backend.name, backend.host)).answered_at)
-        if isinstance(event, Removed):
-            came.set()
-
-    watch = watcher.Watcher(fleet, publish, Masking(Vault({})))
-    watch.start()
-    await asyncio.wait_for(came.wait(), 30)
-    await watch.close()
-    assert known == [0.0]
-    stored = fleet.names.of((backend.name, backend.host))
-    assert stored.answered_at
-    assert [one.name for one in stored.names] == [box.name]
 
 
 async def test_a_bug_in_a_stats_stream_ends_that_stream_alone(box, home):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.access import limited_to, process_access
-from sandbox_console.model.event import Changed, Event, HealthChanged, Listed, Removed, Sampled
+from sandbox_console.model.event import Changed, Event, HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, HealthState, HostKey, Sandbox, SandboxRef
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.masking import Masking
@@ -21,9 +21,6 @@ from sandbox_console.service.reads.stats_sweep import Sweep
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 _LISTED_S = 5.0
 """How long before its report a list may have begun. What was requested meanwhile is not in it."""
-
-_NOTE_S = 0.5
-"""How long after a list its names are stored: for 10,000 this takes 40 ms, in which no viewer should wait."""
 
 _LASTED_S = 10.0
 """After a stream that lasted this long, the first retry is quick again."""
@@ -40,7 +37,6 @@ class Watcher:
         self._tasks: list[asyncio.Task[None]] = []
         self._answered: set[HostKey] = set()
         self._away: dict[HostKey, float] = {}
-        self._unstored: dict[tuple[str, str], tuple[Sequence[Sandbox], float]] = {}
 
     @property
     def running(self) -> bool:
@@ -57,23 +53,6 @@ class Watcher:
         """Stop."""
         await _end(self._tasks)
         self._tasks = []
-        for key in list(self._unstored):
-            self._store(key)
-
-    def _note(self, key: tuple[str, str], sandboxes: Sequence[Sandbox]) -> None:
-        """Store the names of a host's list soon. A newer list replaces one that waits."""
-        if key not in self._unstored:
-            asyncio.get_running_loop().call_later(_NOTE_S, self._store, key)
-        self._unstored[key] = sandboxes, time.time() - _LISTED_S
-
-    def _forget(self, key: tuple[str, str], ref: SandboxRef) -> None:
-        """Do not store a sandbox that has gone since its list came."""
-        if (waiting := self._unstored.get(key)) is not None:
-            self._unstored[key] = [one for one in waiting[0] if one.ref != ref], waiting[1]
-
-    def _store(self, key: tuple[str, str]) -> None:
-        if (waiting := self._unstored.pop(key, None)) is not None:
-            self._fleet.names.listed(key, *waiting)
 
     async def _watch(self, name: str, host: str) -> None:
         self._publish(HealthChanged(BackendHealth(name, host, HealthState.CONNECTING)))
@@ -84,9 +63,7 @@ class Watcher:
                 backend = await self._fleet.use(name, host)
                 async for event in backend.watch():
                     if isinstance(event, Listed):
-                        self._note((name, host), event.sandboxes)
-                    elif isinstance(event, Removed):
-                        self._forget((name, host), event.ref)
+                        self._fleet.names.listed((name, host), event.sandboxes, time.time() - _LISTED_S)
                     await self._masking.ready()
                     shown = shown_event(event, process_access())
                     self._publish(self._masking.event(self._marked(self._dated(shown))))
