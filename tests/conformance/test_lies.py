@@ -152,7 +152,7 @@ async def test_one_that_takes_any_runtime_is_caught(rig: Rig, monkeypatch) -> No
 async def test_one_that_never_ends_it_is_caught(rig: Rig, monkeypatch, field) -> None:
     real = launch.order
     monkeypatch.setattr(launch, "order", lambda *args: real(*args) | {field: None})
-    monkeypatch.setattr(rigging, "WAIT_S", 4.0)
+    monkeypatch.setattr(rigging, "_waits", [4.0])
     check = {
         "max_duration_s": Promises.test_its_longest_life_ends_it_though_it_is_busy,
         "idle_timeout_s": Promises.test_idle_it_is_ended_and_busy_it_is_not,
@@ -260,7 +260,7 @@ async def test_one_whose_placeholder_is_none_is_caught(rig: Rig, monkeypatch, va
 
 @pytest.fixture
 def impatient(monkeypatch) -> None:
-    monkeypatch.setattr(rigging, "WAIT_S", 4.0)
+    monkeypatch.setattr(rigging, "_waits", [4.0])
 
 
 async def test_one_whose_gateway_lets_other_names_through_is_caught(rig: Rig, monkeypatch) -> None:

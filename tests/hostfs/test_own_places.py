@@ -261,8 +261,8 @@ async def test_what_was_given_is_known_until_it_is_gone(home, monkeypatch):
 
 async def test_programs_and_state_where_a_guest_writes_are_not_used(home, monkeypatch):
     (home / "work/bin").mkdir()
-    (home / "bin").symlink_to("work/bin")
-    path = f"{home}/work/bin:/usr/bin:{home}/bin"
+    (home / "tools").symlink_to("work/bin")
+    path = f"{home}/work/bin:/usr/bin:{home}/tools"
     assert without_guests_programs(path, [str(home / "work")]) == "/usr/bin"
     monkeypatch.setenv("PATH", path)
     fake = FakeBackend([])
