@@ -15,7 +15,7 @@ from sandbox_console.model import drift
 from sandbox_console.model.action import ChangeEgress, Create, Remove, Stop
 from sandbox_console.model.drift import DriftState, drifted
 from sandbox_console.model.egress import EgressRule
-from sandbox_console.model.event import Changed
+from sandbox_console.model.event import Changed, Listed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Console, open_console
@@ -44,8 +44,10 @@ async def seen(console: Console, field: str) -> Sandbox:
     try:
         async with asyncio.timeout(60), aclosing(watching.__aiter__()) as events:
             async for event in events:
-                if isinstance(event, Changed) and field in drifted(event.sandbox):
-                    return event.sandbox
+                told = event.sandboxes if isinstance(event, Listed) else ()  # the list has it if the watch began late
+                for one in (event.sandbox,) if isinstance(event, Changed) else told:
+                    if field in drifted(one):
+                        return one
     finally:
         watching.close()
     raise AssertionError(field)
