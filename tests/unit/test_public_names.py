@@ -45,6 +45,7 @@ STABLE = {
     "LogQuery",
     "LogRecord",
     "NeedsConfirmation",
+    "NoRoom",
     "NotFound",
     "EndShell",
     "OpenShell",

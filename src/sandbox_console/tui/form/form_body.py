@@ -29,7 +29,7 @@ from sandbox_console.tui.form.image_row import ImageRow
 from sandbox_console.tui.form.list_row import ListRow
 from sandbox_console.tui.form.secrets_row import SecretsRow
 from sandbox_console.tui.text.form_values import parse, texts_of, two_valued, with_entries_of
-from sandbox_console.tui.text.formatting import sandbox_host
+from sandbox_console.tui.text.formatting import error_words, sandbox_host
 
 """A backend and one of its hosts."""
 
@@ -157,7 +157,7 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         try:
             chosen = self._service.fewest_running(spread.keys)
         except NoRoom as error:
-            self.notify(f"{error.message}. {error.hint}", severity="warning", markup=False)
+            self.notify(error_words(error), severity="warning", markup=False)
         self.query_one("#backend", HostSelect).value = chosen
 
     def _fixed_words(self) -> Content:
