@@ -167,6 +167,7 @@ async def test_kill_9_at_any_moment(console: Console, make: Make, home: Path, re
     await receiver.stop()
     order = random.Random(3)
     process = await started(home)
+    await until(lambda: _begun(home), 60)  # a rule is about what happens once it is there
     for number in range(BOXES):
         await make("sh", "-c", f"sleep 0.3; echo FATAL {number}; sleep 0.{number % 5}; exit 3", name=f"box{number:02d}")
         await asyncio.sleep(order.uniform(0.05, 1.2))
@@ -189,7 +190,7 @@ async def test_kill_9_at_any_moment(console: Console, make: Make, home: Path, re
     process = await started(home)
     store = AlertStore(home / "state" / "alerts")
     expected = {(rule, f"box{number:02d}") for rule in ("fatal", "died") for number in range(BOXES)}
-    await until(lambda: expected <= _found(receiver) and not store.waiting(), 150)
+    await until(lambda: expected <= _found(receiver) and not store.waiting(), 60)
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 128 + signal.SIGTERM
     ids = Counter(
@@ -215,6 +216,16 @@ async def started(home: Path) -> asyncio.subprocess.Process:
 
 def _found(receiver: Receiver) -> set[tuple[str, str]]:
     return {(one["rule"], alert["name"]) for one in receiver.got for alert in one["alerts"]}
+
+
+def _begun(home: Path) -> bool:
+    """Whether a console has noted that both rules began."""
+    try:
+        path = home / "state" / "alerts" / "alerts.db"
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+            return db.execute("SELECT count(*) FROM rule").fetchone() == (2,)
+    except sqlite3.OperationalError:  # there is no file, or no table, yet
+        return False
 
 
 def _an_hour_passes(home: Path) -> None:

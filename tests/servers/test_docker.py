@@ -265,7 +265,7 @@ async def test_a_command_of_a_kept_sandbox_ends_with_its_server(home, token, tid
             server.stop(signal.SIGKILL)
             assert isinstance((await asyncio.gather(begun, return_exceptions=True))[0], Exception)
         else:
-            argv = [sys.executable, "-c", CALLER, server.url, home.token("alice", "mcp"), mark]
+            argv = [sys.executable, "-c", CALLER, server.url, home.token("keeper", "mcp"), mark]
             caller = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
             assert await asyncio.to_thread(eventually, lambda: running(mark), 60)
             server.stop(signal.SIGKILL)
