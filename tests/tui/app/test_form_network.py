@@ -121,11 +121,12 @@ async def test_presets_of_the_package_and_of_the_user_are_added(run_app):
         await until(pilot, on(app, HostChoice))
         await until(pilot, lambda: "Our mirror" in screen_text(app))
         assert "GitHub" in screen_text(app)
-        await pilot.press("o")
-        if "Our mirror" not in (
-            app.screen.query_one(EntryList)._entries[app.screen.query_one(EntryList).highlighted].text
-        ):
+        presets = app.screen.query_one(EntryList)
+        for _ in range(5):  # presets learnt from this machine may begin with the same letter, and come late
             await pilot.press("o")
+            await pilot.pause()
+            if "Our mirror" in presets._entries[presets.highlighted].text:
+                break
         await pilot.press("space", "enter")
         await until(pilot, lambda: app.screen is form and entries(app) == ["mirror.acme.org", "*.cdn.acme.org"])
         await pilot.click("#presets")
