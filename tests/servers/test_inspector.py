@@ -38,7 +38,7 @@ class Inspector:
         self._words = [*inspector.command(), *server, *([] if server[0].startswith("http") else given)]
 
     def __call__(self, method: str, *words: str) -> Any:
-        argv = [*self._words, "--method", method, *words]
+        argv = [*self._words, "--method", method, "--connect-timeout", "80000", *words]  # in ms
         done = subprocess.run(argv, env=self._env, capture_output=True, text=True, check=False, timeout=100)
         return json.loads(done.stdout) if done.returncode == 0 else done.stdout + done.stderr
 
