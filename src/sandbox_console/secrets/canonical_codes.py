@@ -14,11 +14,13 @@ from sandbox_console.secrets.visible_text import WITHIN, torn
 
 _INSIDE = WITHIN + rb"\n"  # a terminal obeys line feeds in a code as well
 _CODE = lazy_pattern(
-    rb"\x1b[" + _INSIDE + rb"]*+(?:"
+    rb"\x1b(?!\[[0-9:;]*+m)[" + _INSIDE + rb"]*+(?:"
     rb"\[(?P<arguments>[" + _INSIDE + rb" -?]*+)(?:(?P<final>[@-~])|(?P<cut>[\x18\x1a]|(?=[\x1b\x80-\xff])))"
     rb"|(?P<between>[ -/][" + _INSIDE + rb" -/]*+)(?P<last>[0-~])"
-    rb"|(?P<one>[0-OQ-WYZ\\`-~]))|[\x0b\x0c]"
-)  # fmt: skip
+    rb"|(?P<one>[0-OQ-WYZ\\`-~]))|\x0b|\x0c"
+)  # fmt: skip - each branch begins with one byte, so that the text between is skipped at once
+_COLOR = lazy_pattern(rb"\x1b\[[0-9:;]*+m")
+"""Passed on as it is, without a call for each: of these programs write the most."""
 _BEGUN = lazy_pattern(rb"\x1b[" + _INSIDE + rb"]*+(?:\[[" + _INSIDE + rb" -?]*+|[ -/][" + _INSIDE + rb" -/]*+)?\Z")
 _CONTROL = lazy_pattern(rb"[" + _INSIDE + rb"]")
 _C1 = lazy_pattern(rb"\xc2([\x80-\x9f])")
@@ -72,7 +74,7 @@ class CanonicalCodes:
             else:  # no program writes such a code: it has no effect
                 data += b"".join(_CONTROL.findall(waits))
         shown = _CODE.sub(self._replaced, data)
-        self._last = b"" if self._ended == len(data) else data[-1:]
+        self._last = b"" if self._ended == len(data) or _ends_in_color(data, len(data)) else data[-1:]
         return shown
 
     def _replaced(self, match: re.Match[bytes]) -> bytes:
@@ -90,9 +92,13 @@ class CanonicalCodes:
         if match["final"] is None:
             return controls
         arguments = _CONTROL.sub(b"", match["arguments"])
-        if match["final"] == b"b" and not repeats:
+        if match["final"] == b"b" and (not repeats or _ends_in_color(match.string, match.start())):
             return controls  # it repeats what was written last, or nothing
         return controls + _code(arguments, match["final"])
+
+
+def _ends_in_color(data: bytes, end: int) -> bool:
+    return _COLOR.fullmatch(data, max(0, data.rfind(b"\x1b", 0, end)), end) is not None
 
 
 def _printed(last: bytes) -> bool:
