@@ -214,7 +214,7 @@ async def test_a_refused_key_is_told_and_read_again(old, tmp_path):
         await backend.list()
     assert "another-key" not in caught.value.message
     health = await backend.health()
-    assert (health.state, backend._rpc._key) == ("unavailable", "")
+    assert (health.state, backend._rpc._key._value) == ("unavailable", "")
     await backend.close()
 
 
@@ -243,7 +243,7 @@ async def test_a_watch_tells_changes_and_comes_back(old, backend, permit):
         assert event.sandbox.name == "new"
         old.boxes.clear()
         assert isinstance(await anext(events), Removed)
-        backend._rpc._key = "wrong-key-of-now"
+        backend._rpc._key._value = "wrong-key-of-now"
         down, up = await anext(events), await anext(events)
         assert isinstance(down, HealthChanged)
         assert isinstance(up, HealthChanged)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from sandbox_console.backends.a2a.options import Runtime
 from sandbox_console.backends.base import ReadKey
-from sandbox_console.backends.common.remote import ANSWER_S, ExitCode, Remote, refusal, segment
-from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.backends.common.remote import (
+    ANSWER_S,
+    LONGEST_TEXT,
+    ExitCode,
+    Remote,
+    problem_of,
+    refusal,
+    segment,
+)
+from sandbox_console.errors import ConsoleError
 
-_LONGEST = 300
 _PATH = "/v1/sandboxes"
 CREATE_S = 120.0
 """A platform may pull the image first."""
@@ -85,16 +91,7 @@ class Client:
     def _refused(self, request: str, status: int, body: bytes) -> ConsoleError:
         if status in (401, 403):
             self._shown = None
-        try:
-            problem = msgspec.json.decode(body, type=_Problem)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page, or FastAPI's list
-            problem = _Problem(body[:_LONGEST].decode("utf-8", "replace").strip())
-        text, request = problem.detail[:_LONGEST] or f"HTTP {status}", f"{self.label}: {request}"
-        match status:
-            case 400 | 422:
-                return InvalidSpec({"a2a": text}, hint=problem.hint[:_LONGEST])
-            case 404:
-                return NotFound(f"{request}: {text}")
-            case 409:
-                return Conflict(f"{request}: {text}")
-        return refusal(request, status, text)
+        found = problem_of(body, _Problem)
+        problem = _Problem(found) if isinstance(found, str) else found
+        text, hint = problem.detail[:LONGEST_TEXT] or f"HTTP {status}", problem.hint[:LONGEST_TEXT]
+        return refusal(f"{self.label}: {request}", status, text, "a2a", hint)

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-from sandbox_console.backends.a2a.options import runtimes
-from sandbox_console.backends.base import Backend, BackendSettings
+from sandbox_console.backends.a2a.options import Runtime, runtimes
+from sandbox_console.backends.base import BackendSettings, ReadKey
+from sandbox_console.backends.common.servers import Made, ServersProvider
 
 
-class A2aProvider:
+class A2aProvider(ServersProvider[Runtime]):
     """The entry point. The only option is ``servers``; without it the backend is off."""
 
     name: ClassVar[str] = "a2a"
-    hosts_option: ClassVar[str] = "servers"
     absent_hint: ClassVar[str] = 'name a runtime: [backends.a2a.servers.NAME] url = "https://HOST", key = "SECRET"'
 
     @classmethod
-    def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """One backend per runtime. Raises ConfigError. Uses no network."""
-        found = runtimes(cls.name, settings)
-        if not found:
-            return []
+    def servers(cls, settings: BackendSettings) -> Mapping[str, tuple[Runtime, ReadKey]]:
+        return {name: (one, settings.key) for name, one in runtimes(cls.name, settings).items()}
+
+    @classmethod
+    def backend(cls) -> Made[Runtime]:
         from sandbox_console.backends.a2a.backend import A2aBackend
 
-        return [
-            A2aBackend(name, one, settings.key, settings.state_dir / name.replace("/", "%2F"))
-            for name, one in found.items()
-        ]
+        return A2aBackend

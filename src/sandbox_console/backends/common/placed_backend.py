@@ -58,6 +58,15 @@ class PlacedBackend(GuestFiles, RemoteBackend, Generic[B]):
     async def _ready(self, place: str) -> None:
         """Wait until commands can be run in a new one; called once it is stored."""
 
+    def _of_template(self, spec: SandboxSpec, template: str, needed: str) -> Mapping[str, str]:
+        """What is wrong with a spec where a ``template`` of the server has the command and the folder."""
+        found = {
+            "image": "" if spec.image else f"{needed} is needed",
+            "command": f"the {template} has the start command; give it to exec" if spec.command else "",
+            "workdir": f"the {template} has the folder; give it to exec" if spec.workdir else "",
+        }
+        return {field: text for field, text in found.items() if text}
+
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         entry = await self._entry(ref)
         if entry is not None and not entry.place:

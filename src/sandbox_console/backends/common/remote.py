@@ -15,7 +15,17 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from sandbox_console.errors import BackendError, BackendUnreachable, ConsoleError, NotFound, SecretError
+from sandbox_console.backends.base import ReadKey
+from sandbox_console.errors import (
+    BackendError,
+    BackendUnreachable,
+    Conflict,
+    ConsoleError,
+    InvalidSpec,
+    NotFound,
+    SecretError,
+    Unsupported,
+)
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 
 if TYPE_CHECKING:
@@ -26,6 +36,8 @@ MOST_BYTES = 8 << 20
 ANSWER_S = 6.0
 """For one answer; the console waits 8 s for a whole list of a backend."""
 CONNECT_S = 4.0
+LONGEST_TEXT = 300
+"""Characters of a server's text that are shown."""
 _CHUNK = 64 << 10
 
 ExitCode = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 32)]
@@ -36,6 +48,24 @@ Params = Sequence[tuple[str, str]]
 Headers = Callable[[], Awaitable[Mapping[str, str]]]
 Refused = Callable[[str, int, bytes], ConsoleError]
 """Makes the error for an answer that is no success: what was asked, the status, and the body."""
+
+
+class Key:
+    """The key of one server: read when it is first needed, and again after it was forgotten."""
+
+    def __init__(self, name: str, read: ReadKey) -> None:
+        self._name, self._read, self._value = name, read, ""
+
+    async def value(self) -> str:
+        """The key; empty for a server without one. Raises SecretError."""
+        if self._name and not self._value:
+            self._value = await self._read(self._name)
+        return self._value
+
+    def forget(self, status: int) -> None:
+        """Forget a key that was refused with an HTTP ``status``: it may have been replaced."""
+        if status in (401, 403):
+            self._value = ""
 
 
 class Silent(BackendUnreachable):
@@ -194,13 +224,30 @@ def no_answer(label: str, error: BaseException) -> BackendUnreachable:
     return kind(f"{label} does not answer: {why}", hint="check the url in the configuration, and that it runs")
 
 
-def refusal(request: str, status: int, text: str) -> ConsoleError:
-    """The error for a status that means the same everywhere; others are a BackendError."""
-    if status in (401, 403):
-        return Unauthorized(f"{request}: the server refuses the key: {text}", hint="see which secret `key` names")
-    if status in (429, 502, 503, 504):
-        return BackendUnreachable(f"{request}: the server is overloaded or not ready: {text}", hint="try again")
+def refusal(request: str, status: int, text: str, backend: str, hint: str = "") -> ConsoleError:
+    """The error for a status of a ``backend``'s server; ``hint`` is for a spec that it refuses."""
+    match status:
+        case 400 | 422:
+            return InvalidSpec({backend: text}, hint=hint)
+        case 401 | 403:
+            return Unauthorized(f"{request}: the server refuses the key: {text}", hint="see which secret `key` names")
+        case 404:
+            return NotFound(f"{request}: {text}")
+        case 409:
+            return Conflict(f"{request}: {text}")
+        case 429 | 502 | 503 | 504:
+            return BackendUnreachable(f"{request}: the server is overloaded or not ready: {text}", hint="try again")
+        case 501:
+            return Unsupported(f"{request}: {text}")
     return BackendError(f"{request}: {text}", hint="the server's log tells more")
+
+
+def problem_of(body: bytes, kind: type[T]) -> T | str:
+    """What an error says in the server's form; its beginning if it is not in that form, such as a proxy's page."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body[:LONGEST_TEXT].decode("utf-8", "replace").strip()
 
 
 class Unauthorized(BackendUnreachable):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
+from sandbox_console.backends.base import Backend, BackendSettings, ReadKey
 from sandbox_console.backends.common.options import check_known
 from sandbox_console.errors import ConfigError
 
@@ -26,6 +29,33 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 S = TypeVar("S", bound=Server)
+Made = Callable[[str, S, ReadKey, Path], Backend]
+"""Makes the backend of a server: its name, its table, what reads its key, and the folder of its state."""
+
+
+class ServersProvider(ABC, Generic[S]):
+    """The entry point of a backend that is off until its configuration names ``servers``."""
+
+    name: ClassVar[str]
+    hosts_option: ClassVar[str] = "servers"
+
+    @classmethod
+    @abstractmethod
+    def servers(cls, settings: BackendSettings) -> Mapping[str, tuple[S, ReadKey]]:
+        """The servers by name, each with what reads its key. Raises ConfigError."""
+
+    @classmethod
+    @abstractmethod
+    def backend(cls) -> Made[S]:
+        """The class of the backend, imported only when a server is named."""
+
+    @classmethod
+    def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
+        """One backend for each server. Raises ConfigError. Uses no network."""
+        if not (found := cls.servers(settings)):
+            return []
+        make, folder = cls.backend(), settings.state_dir
+        return [make(name, one, key, folder / name.replace("/", "%2F")) for name, (one, key) in found.items()]
 
 
 def servers(backend: str, options: Mapping[str, Any], kind: type[S]) -> dict[str, S]:

@@ -46,12 +46,7 @@ class DaytonaBackend(PlacedBackend[Box]):
         return capabilities()
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        found = {
-            "image": "" if spec.image else "the name of one of Daytona's snapshots is needed",
-            "command": "the snapshot has the entrypoint; give it to exec" if spec.command else "",
-            "workdir": "the snapshot has the folder; give it to exec" if spec.workdir else "",
-        }
-        return {field: text for field, text in found.items() if text}
+        return self._of_template(spec, "snapshot", "the name of one of Daytona's snapshots")
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
         """Start it again with its files, or make it."""

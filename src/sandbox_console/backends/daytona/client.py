@@ -11,18 +11,26 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 
 from sandbox_console.backends.base import ReadKey
-from sandbox_console.backends.common.remote import ANSWER_S, ExitCode, Remote, Silent, refusal, segment
+from sandbox_console.backends.common.remote import (
+    ANSWER_S,
+    LONGEST_TEXT,
+    ExitCode,
+    Key,
+    Remote,
+    Silent,
+    problem_of,
+    refusal,
+    segment,
+)
 from sandbox_console.backends.daytona.options import Organization
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.errors import BackendError, ConsoleError, NotFound
 
 READY_S = 120.0
 _AGAIN_S = 0.2
 _PAGE, _MOST_PAGES = 200, 200
-_LONGEST = 300
 _CHUNK = 64 << 10
 _Measure = Annotated[float, Meta(ge=-1, le=1e15)]
 
@@ -74,11 +82,11 @@ class _Problem(Struct):
 
 
 class Client:
-    """The calls of one organization. The key is read when it is first needed, and again after it was refused."""
+    """The calls of one organization."""
 
     def __init__(self, host: str, organization: Organization, key: ReadKey) -> None:
         self.label = f"Daytona organization {host!r}"
-        self._organization, self._read_key, self._key = organization, key, ""
+        self._key = Key(organization.key, key)
         self._api = Remote(self.label, organization.url, self._headers, self._refused)
         self._toolbox = Remote(self.label, organization.inside, self._headers, self._refused)
 
@@ -128,7 +136,7 @@ class Client:
         deadline = time.monotonic() + READY_S
         while (box := await self.one(id_)).state != state:
             if box.state in ("error", "build_failed"):
-                raise BackendError(f"{self.label}: {box.name} failed: {(box.error_reason or box.state)[:_LONGEST]}")
+                raise BackendError(f"{self.label}: {box.name} failed: {(box.error_reason or box.state)[:LONGEST_TEXT]}")
             if time.monotonic() > deadline:
                 raise BackendError(f"{self.label}: {box.name} is {box.state}, not {state}, after {READY_S:g} s")
             await asyncio.sleep(_AGAIN_S)
@@ -163,30 +171,14 @@ class Client:
             await self._toolbox.body(answer, "files")
 
     async def _headers(self) -> Mapping[str, str]:
-        if self._organization.key and not self._key:
-            self._key = await self._read_key(self._organization.key)
-        return {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        key = await self._key.value()
+        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def _refused(self, what: str, status: int, body: bytes) -> ConsoleError:
-        if status in (401, 403):
-            self._key = ""
-        text, what = _problem(body) or f"HTTP {status}", f"{self.label}: {what}"
-        match status:
-            case 400 | 422:
-                return InvalidSpec({"daytona": text})
-            case 404:
-                return NotFound(f"{what}: {text}")
-            case 409:
-                return Conflict(f"{what}: {text}")
-        return refusal(what, status, text)
-
-
-def _problem(body: bytes) -> str:
-    try:
-        found = msgspec.json.decode(body, type=_Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page
-        return body[:_LONGEST].decode("utf-8", "replace").strip()
-    return str(found.message or found.error)[:_LONGEST]
+        self._key.forget(status)
+        found = problem_of(body, _Problem)
+        text = found if isinstance(found, str) else str(found.message or found.error)[:LONGEST_TEXT]
+        return refusal(f"{self.label}: {what}", status, text or f"HTTP {status}", "daytona")
 
 
 def _path(id_: str, verb: str = "") -> str:

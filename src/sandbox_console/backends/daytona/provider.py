@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-from sandbox_console.backends.base import Backend, BackendSettings
-from sandbox_console.backends.daytona.options import organizations
+from sandbox_console.backends.base import BackendSettings, ReadKey
+from sandbox_console.backends.common.servers import Made, ServersProvider
+from sandbox_console.backends.daytona.options import Organization, organizations
 
 
-class DaytonaProvider:
+class DaytonaProvider(ServersProvider[Organization]):
     """The entry point. The only option is ``servers``; without it the backend is off."""
 
     name: ClassVar[str] = "daytona"
-    hosts_option: ClassVar[str] = "servers"
     absent_hint: ClassVar[str] = 'name an organization: [backends.daytona.servers.NAME] key = "SECRET"'
 
     @classmethod
-    def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """One backend per organization. Raises ConfigError. Uses no network."""
-        found = organizations(cls.name, settings)
-        if not found:
-            return []
+    def servers(cls, settings: BackendSettings) -> Mapping[str, tuple[Organization, ReadKey]]:
+        return {name: (one, settings.key) for name, one in organizations(cls.name, settings).items()}
+
+    @classmethod
+    def backend(cls) -> Made[Organization]:
         from sandbox_console.backends.daytona.backend import DaytonaBackend
 
-        return [
-            DaytonaBackend(name, one, settings.key, settings.state_dir / name.replace("/", "%2F"))
-            for name, one in found.items()
-        ]
+        return DaytonaBackend

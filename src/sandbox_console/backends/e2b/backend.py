@@ -45,12 +45,7 @@ class E2bBackend(PlacedBackend[Box]):
         return capabilities()
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        found = {
-            "image": "" if spec.image else "a template is needed: its name or its id",
-            "command": "the template has the start command; give it to exec" if spec.command else "",
-            "workdir": "the template has the folder; give it to exec" if spec.workdir else "",
-        }
-        return {field: text for field, text in found.items() if text}
+        return self._of_template(spec, "template", "a template's name or id")
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncGenerator[Stats, None]:
         place, seen = await self._place(ref), -1.0

@@ -15,15 +15,23 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sandbox_console.backends.base import ReadKey
-from sandbox_console.backends.common.remote import ANSWER_S, Remote, Silent, refusal, segment
+from sandbox_console.backends.common.remote import (
+    ANSWER_S,
+    LONGEST_TEXT,
+    Key,
+    Remote,
+    Silent,
+    problem_of,
+    refusal,
+    segment,
+)
 from sandbox_console.backends.e2b.options import Account
-from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, Unsupported
 
 ENVD_PORT = "49983"
 CREATE_S = 60.0
 LOG_PAGE = 1000
 _PAGE, _MOST_PAGES = 100, 200
-_LONGEST = 300
 _Measure = Annotated[float, Meta(ge=0, le=1e18)]
 
 
@@ -79,11 +87,11 @@ class _Problem(Struct):
 
 
 class Client:
-    """The calls of one account. The key is read when it is first needed, and again after it was refused."""
+    """The calls of one account."""
 
     def __init__(self, host: str, account: Account, key: ReadKey) -> None:
         self.label = f"E2B account {host!r}"
-        self._account, self._read_key, self._key = account, key, ""
+        self._key = Key(account.key, key)
         self._tokens: dict[str, str] = {}
         self._api = Remote(self.label, account.url, self._headers, self._refused)
         self.inside = Remote(self.label, account.inside, self._nothing, self._refused_inside)
@@ -159,31 +167,22 @@ class Client:
         return found
 
     async def _headers(self) -> Mapping[str, str]:
-        if self._account.key and not self._key:
-            self._key = await self._read_key(self._account.key)
-        return {"X-API-Key": self._key} if self._key else {}
+        key = await self._key.value()
+        return {"X-API-Key": key} if key else {}
 
     async def _nothing(self) -> Mapping[str, str]:
         """Envd is not sent the account's key."""
         return {}
 
     def _refused(self, what: str, status: int, body: bytes) -> ConsoleError:
-        if status in (401, 403):
-            self._key = ""
-        text, what = problem_text(body) or f"HTTP {status}", f"{self.label}: {what}"
-        match status:
-            case 400 | 422:
-                return InvalidSpec({"e2b": text})
-            case 404:
-                return NotFound(f"{what}: {text}")
-            case 409:
-                return Conflict(f"{what}: {text}")
-        return refusal(what, status, text)
+        self._key.forget(status)
+        return refusal(f"{self.label}: {what}", status, _problem(body).message or f"HTTP {status}", "e2b")
 
     def _refused_inside(self, what: str, status: int, body: bytes) -> ConsoleError:
         if status == 401:
             self._tokens.clear()
-        return connect_error(f"{self.label}: {what}", _code(body), problem_text(body) or f"HTTP {status}", status)
+        found = _problem(body)
+        return connect_error(f"{self.label}: {what}", str(found.code), found.message or f"HTTP {status}", status)
 
 
 def connect_error(what: str, code: str, text: str, status: int = 0) -> ConsoleError:
@@ -199,22 +198,12 @@ def connect_error(what: str, code: str, text: str, status: int = 0) -> ConsoleEr
             status = 503
         case "unauthenticated" | "permission_denied":
             status = 401
-    return refusal(what, status, text)
+    return refusal(what, status, text, "e2b")
 
 
-def problem_text(body: bytes) -> str:
-    """What an error says; its beginning if that is not in the API's form."""
-    try:
-        return msgspec.json.decode(body, type=_Problem).message[:_LONGEST]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page
-        return body[:_LONGEST].decode("utf-8", "replace").strip()
-
-
-def _code(body: bytes) -> str:
-    try:
-        return str(msgspec.json.decode(body, type=_Problem).code)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
+def _problem(body: bytes) -> _Problem:
+    found = problem_of(body, _Problem)
+    return _Problem(found) if isinstance(found, str) else _Problem(found.message[:LONGEST_TEXT], found.code)
 
 
 def _path(id_: str, verb: str = "") -> str:

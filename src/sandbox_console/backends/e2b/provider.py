@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-from sandbox_console.backends.base import Backend, BackendSettings
-from sandbox_console.backends.e2b.options import accounts
+from sandbox_console.backends.base import BackendSettings, ReadKey
+from sandbox_console.backends.common.servers import Made, ServersProvider
+from sandbox_console.backends.e2b.options import Account, accounts
 
 
-class E2bProvider:
+class E2bProvider(ServersProvider[Account]):
     """The entry point. The only option is ``servers``; without it the backend is off."""
 
     name: ClassVar[str] = "e2b"
-    hosts_option: ClassVar[str] = "servers"
     absent_hint: ClassVar[str] = 'name an account: [backends.e2b.servers.NAME] key = "SECRET"'
 
     @classmethod
-    def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """One backend per account. Raises ConfigError. Uses no network."""
-        found = accounts(cls.name, settings)
-        if not found:
-            return []
+    def servers(cls, settings: BackendSettings) -> Mapping[str, tuple[Account, ReadKey]]:
+        return {name: (one, settings.key) for name, one in accounts(cls.name, settings).items()}
+
+    @classmethod
+    def backend(cls) -> Made[Account]:
         from sandbox_console.backends.e2b.backend import E2bBackend
 
-        return [
-            E2bBackend(name, one, settings.key, settings.state_dir / name.replace("/", "%2F"))
-            for name, one in found.items()
-        ]
+        return E2bBackend

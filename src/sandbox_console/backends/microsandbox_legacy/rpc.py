@@ -10,13 +10,21 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from sandbox_console.backends.base import ReadKey
-from sandbox_console.backends.common.remote import ANSWER_S, ExitCode, Remote, Silent, refusal
+from sandbox_console.backends.common.remote import (
+    ANSWER_S,
+    LONGEST_TEXT,
+    ExitCode,
+    Key,
+    Remote,
+    Silent,
+    problem_of,
+    refusal,
+)
 from sandbox_console.backends.microsandbox_legacy.options import LegacyServer
 from sandbox_console.errors import BackendError, ConsoleError, NotFound, Unsupported
 
 T = TypeVar("T")
 _PATH = "/api/v1/rpc"
-_LONGEST = 300
 _ABSENT = ("not found", "does not exist")
 _NOT_A_METHOD, _INVALID_INPUT, _RESOURCE_NOT_FOUND = -32601, 2001, 4001
 
@@ -73,7 +81,7 @@ class Rpc:
 
     def __init__(self, host: str, server: LegacyServer, key: ReadKey) -> None:
         self.label = f"microsandbox server {host!r}"
-        self._server, self._read_key, self._key = server, key, ""
+        self._server, self._key = server, Key(server.key, key)
         self._remote = Remote(self.label, server.url, self._headers, self._refused)
 
     async def close(self) -> None:
@@ -114,27 +122,23 @@ class Rpc:
         try:
             return msgspec.json.decode(found.result, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            text = f"{self.label}: {method}: the answer cannot be read: {error}"[:_LONGEST]
+            text = f"{self.label}: {method}: the answer cannot be read: {error}"[:LONGEST_TEXT]
             raise Silent(text, hint="is the url that of a microsandbox server of version 0.1 or 0.2?") from None
 
     async def _headers(self) -> Mapping[str, str]:
-        if self._server.key and not self._key:
-            self._key = await self._read_key(self._server.key)
-        return {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        key = await self._key.value()
+        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def _refused(self, request: str, status: int, body: bytes) -> ConsoleError:
-        if status in (401, 403):
-            self._key = ""
-        try:
-            found = msgspec.json.decode(body, type=_Refusal)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page
-            found = _Refusal(body[:_LONGEST].decode("utf-8", "replace").strip())
+        self._key.forget(status)
+        answer = problem_of(body, _Refusal)
+        found = _Refusal(answer) if isinstance(answer, str) else answer
         problem = found.error if isinstance(found.error, _Problem) else _Problem(found.error, found.code)
         return _failed(f"{self.label}: {request}", problem.message, problem.code, status)
 
 
 def _failed(request: str, text: str, code: int | None, status: int) -> ConsoleError:
-    told = f"{text[:_LONGEST] or 'it failed'}" + (f" (code {code})" if code is not None else "")
+    told = f"{text[:LONGEST_TEXT] or 'it failed'}" + (f" (code {code})" if code is not None else "")
     if code == _NOT_A_METHOD:
         return Unsupported(f"{request}: the server does not have it: {told}")
     if status == 404 or code == _RESOURCE_NOT_FOUND or (
@@ -142,5 +146,5 @@ def _failed(request: str, text: str, code: int | None, status: int) -> ConsoleEr
     ):  # fmt: skip
         return NotFound(f"{request}: {told}")
     if status >= 400:
-        return refusal(request, status, told)
+        return refusal(request, status, told, "microsandbox_legacy")
     return BackendError(f"{request}: {told}", hint="the server's log tells more")

@@ -12,13 +12,22 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct, field
 
 from sandbox_console.backends.base import ReadKey
-from sandbox_console.backends.common.remote import ANSWER_S, Params, Remote, Silent, refusal, segment
+from sandbox_console.backends.common.remote import (
+    ANSWER_S,
+    LONGEST_TEXT,
+    Key,
+    Params,
+    Remote,
+    Silent,
+    problem_of,
+    refusal,
+    segment,
+)
 from sandbox_console.backends.opensandbox.options import Platform
-from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import BackendUnreachable, ConsoleError
 
 EXECD_PORT = 44772
 CREATE_S = 120.0
@@ -27,7 +36,6 @@ READY_S = 30.0
 """How long a start waits for execd."""
 _AGAIN_S = 0.1
 _PAGE, _MOST_PAGES = 200, 500
-_LONGEST = 300
 
 
 _Measure = Annotated[float, Meta(ge=0, le=1e12)]
@@ -91,7 +99,7 @@ class Client:
 
     def __init__(self, host: str, platform: Platform, key: ReadKey) -> None:
         self.label = f"OpenSandbox server {host!r}"
-        self._platform, self._read_key, self._key = platform, key, ""
+        self._key = Key(platform.key, key)
         self.remote = Remote(self.label, platform.url, self._headers, self._refused)
 
     async def close(self) -> None:
@@ -158,29 +166,14 @@ class Client:
         return await self.remote.call(method, execd(id_, where), f"execd {where}", body=body, params=params)
 
     async def _headers(self) -> Mapping[str, str]:
-        if self._platform.key and not self._key:
-            self._key = await self._read_key(self._platform.key)
-        return {"OPEN-SANDBOX-API-KEY": self._key} if self._key else {}
+        key = await self._key.value()
+        return {"OPEN-SANDBOX-API-KEY": key} if key else {}
 
     def _refused(self, request: str, status: int, body: bytes) -> ConsoleError:
-        if status in (401, 403):
-            self._key = ""
-        try:
-            problem = msgspec.json.decode(body, type=_Problem)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a proxy's page
-            problem = _Problem(message=body[:_LONGEST].decode("utf-8", "replace").strip())
-        text = (problem.message or str(problem.detail or f"HTTP {status}"))[:_LONGEST]
-        request = f"{self.label}: {request}"
-        match status:
-            case 400 | 422:
-                return InvalidSpec({"opensandbox": text})
-            case 404:
-                return NotFound(f"{request}: {text}")
-            case 409:
-                return Conflict(f"{request}: {text}")
-            case 501:
-                return Unsupported(f"{request}: {text}")
-        return refusal(request, status, text)
+        self._key.forget(status)
+        found = problem_of(body, _Problem)
+        text = found if isinstance(found, str) else (found.message or str(found.detail or ""))[:LONGEST_TEXT]
+        return refusal(f"{self.label}: {request}", status, text or f"HTTP {status}", "opensandbox")
 
 
 def path(id_: str, verb: str = "") -> str:

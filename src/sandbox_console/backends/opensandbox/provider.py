@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-from sandbox_console.backends.base import Backend, BackendSettings
-from sandbox_console.backends.opensandbox.options import platforms
+from sandbox_console.backends.base import BackendSettings, ReadKey
+from sandbox_console.backends.common.servers import Made, ServersProvider
+from sandbox_console.backends.opensandbox.options import Platform, platforms
 
 
-class OpenSandboxProvider:
+class OpenSandboxProvider(ServersProvider[Platform]):
     """The entry point. The only option is ``servers``; without it the backend is off."""
 
     name: ClassVar[str] = "opensandbox"
-    hosts_option: ClassVar[str] = "servers"
     absent_hint: ClassVar[str] = (
         'name a server: [backends.opensandbox.servers.NAME] url = "https://HOST", key = "SECRET"'
     )
 
     @classmethod
-    def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """One backend per server. Raises ConfigError. Uses no network."""
-        found = platforms(cls.name, settings)
-        if not found:
-            return []
+    def servers(cls, settings: BackendSettings) -> Mapping[str, tuple[Platform, ReadKey]]:
+        return {name: (one, settings.key) for name, one in platforms(cls.name, settings).items()}
+
+    @classmethod
+    def backend(cls) -> Made[Platform]:
         from sandbox_console.backends.opensandbox.backend import OpenSandboxBackend
 
-        return [
-            OpenSandboxBackend(name, one, settings.key, settings.state_dir / name.replace("/", "%2F"))
-            for name, one in found.items()
-        ]
+        return OpenSandboxBackend
