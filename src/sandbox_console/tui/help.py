@@ -83,19 +83,19 @@ HIDDEN = {
 _WITH_OTHERS = ("super+", "alt+")
 """Modifiers that few terminals pass on. Their actions have another key."""
 _EDITING = {
-    "cursor_left_word": "Word back", "cursor_right_word": "Word on", "home": "Begin", "end": "End",
-    "cursor_left(True)": "Select back", "cursor_right(True)": "Select on", "select_all": "Select all",
-    "delete_left_word": "Delete word before", "delete_right_word": "Delete word after",
-    "delete_left_all": "Delete all before", "delete_right_all": "Delete all after",
+    "cursor_left_word": "Previous word", "cursor_right_word": "Next word", "home": "Start", "end": "End",
+    "cursor_left(True)": "Select left", "cursor_right(True)": "Select right", "select_all": "Select all",
+    "delete_left_word": "Delete previous word", "delete_right_word": "Delete next word",
+    "delete_left_all": "Delete to the start", "delete_right_all": "Delete to the end",
     "cut": "Cut", "copy": "Copy", "paste": "Paste", "submit": "Done",
-    "cursor_word_left": "Word back", "cursor_word_right": "Word on", "cursor_line_start": "Start of line",
+    "cursor_word_left": "Previous word", "cursor_word_right": "Next word", "cursor_line_start": "Start of line",
     "cursor_line_end": "End of line", "cursor_page_up": "Page up", "cursor_page_down": "Page down",
-    "cursor_up(True)": "Select up", "cursor_down(True)": "Select down", "delete_word_left": "Delete word before",
-    "delete_to_start_of_line": "Delete all before", "delete_to_end_of_line_or_delete_line": "Delete all after",
+    "cursor_up(True)": "Select up", "cursor_down(True)": "Select down", "delete_word_left": "Delete previous word",
+    "delete_to_start_of_line": "Delete to the start", "delete_to_end_of_line_or_delete_line": "Delete to the end",
     "undo": "Undo", "redo": "Redo",
 }  # fmt: skip
 """Descriptions of Textual's own editing keys, by action. Well-known ones such as arrows are left out."""
-_FOCUS = {"Focus Next": ("Next field", "Next part"), "Focus Previous": ("Field before", "Part before")}
+_FOCUS = {"Focus Next": ("Next field", "Next pane"), "Focus Previous": ("Previous field", "Previous pane")}
 """Descriptions of Tab by Textual's own: where there are fields, and on other screens."""
 _KEYS, _WHAT = 11, 20
 _ENDLESS = 10_000

@@ -148,8 +148,8 @@ class CommandInput(LineInput):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "complete", "Complete", show=False),
-        Binding("up", "recall(-1)", "Said before", show=False),
-        Binding("down", "recall(1)", "Said after", show=False),
+        Binding("up", "recall(-1)", "Previous command", show=False),
+        Binding("down", "recall(1)", "Next command", show=False),
     ]
 
     def __init__(self, known: Callable[[], Known]) -> None:
