@@ -46,3 +46,11 @@ def test_the_driver_drops_a_copy_inside_other_output(text: str) -> None:
     driver._write = sent.append
     driver.write(f"before{text}")
     assert sent == [b"D\x00\x00\x00\x06before"]
+
+
+def test_a_frame_is_one_message_as_the_driver_asks_for_no_synchronized_output() -> None:
+    sent: list[bytes] = []
+    driver = BrowserDriver.__new__(BrowserDriver)
+    driver._write = sent.append
+    driver._request_terminal_sync_mode_support()
+    assert not sent

@@ -36,3 +36,10 @@ async def test_a_list_asks_an_engine_once_what_it_is(tmp_path, monkeypatch):
         assert (await fleet.health())[0].ok
         assert (asked["version"], asked["info"]) == (2, 2)  # whoever asks for the health alone is told what holds now
         await fleet.close()
+
+
+async def test_no_file_is_read_for_a_container_of_another_tool(tmp_path, monkeypatch):
+    backend, asked = DockerBackend("default", tmp_path / "state"), []
+    monkeypatch.setattr(backend._asked, "get", asked.append)
+    await backend._last_requested({"Id": "a" * 64, "Name": "/shop-web-1", "Config": {"Labels": {"team": "red"}}})
+    assert not asked

@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 from textual.strip import Strip
 
 from sandbox_console.tui.base.changed_cells import ChangedCells
+from sandbox_console.tui.base.safety import SafeApp
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -80,3 +82,33 @@ def test_twenty_rows_that_change_cost_few_bytes_at_a_terminal():
         assert sum(keys) / len(keys) < KEY_BYTES + idle / 10
     finally:
         terminal.close()
+
+
+@pytest.mark.parametrize(("returns", "times"), [(True, 1), (False, 3)])
+async def test_a_browser_that_is_told_of_gets_no_cell_twice_until_its_screen_is_forgotten(returns, times):
+    sent: list[str] = []
+
+    class Driver(HeadlessDriver):
+        is_web = True
+        is_headless = False
+        tells_return = returns
+
+        def write(self, data: str) -> None:
+            sent.append(data)
+
+    app: SafeApp[None] = SafeApp()
+    app.driver_class = Driver
+    async with app.run_test(headless=False) as pilot:
+        await pilot.pause()
+
+        def frames() -> int:
+            sent.clear()
+            for _ in range(3):
+                app._display(app.screen, ChopsUpdate([{0: Strip([Segment("hello")])}], [(0, 0, 5)], [[5]]))
+            return sum("hello" in data for data in sent)
+
+        assert frames() == times
+        assert frames() == (0 if returns else 3)
+        assert len(sent) == (0 if returns else 3)
+        app.forget_screen()
+        assert frames() == times

@@ -28,6 +28,8 @@ class BrowserDriver(WebDriver):
     """The driver. Textual's own copy is one whole write, so it differs from an OSC 52 inside a painted line."""
 
     passes_files = True
+    tells_return = True
+    """Whether a browser that returns is always told of by ``forget_screen``, as its screen is empty."""
     _has_focus = False
 
     def write(self, data: str) -> None:
@@ -37,6 +39,12 @@ class BrowserDriver(WebDriver):
                 return
             data = _ANY_OSC_52.sub("", data)
         super().write(data.encode("utf-8", "replace").decode("utf-8"))
+
+    def _request_terminal_sync_mode_support(self) -> None:
+        """Do not ask for synchronized output. A frame is one message, which xterm.js draws at once in any case.
+
+        At the end of a synchronized one it draws every row again, which takes Chromium 20 ms a key.
+        """
 
     def start_application_mode(self) -> None:
         super().start_application_mode()
@@ -80,6 +88,8 @@ class BrowserDriver(WebDriver):
         self._enable_mouse_support()
         self.write("\x1b[?25l")
         self._enable_bracketed_paste()
+        if (forget := getattr(self._app, "forget_screen", None)) is not None:
+            forget()
         self._app.refresh(layout=True)
         if isinstance(away_ms, int) and (back := getattr(self._app, "came_back", None)) is not None:
             self._app.call_later(back, away_ms / 1000)
@@ -97,6 +107,7 @@ class SharedDriver(BrowserDriver):
     """The driver behind textual-web, which has no message for a copy and would print its text instead."""
 
     passes_files = False
+    tells_return = False
 
     def _copy(self, encoded: str) -> None:
         del encoded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import stat
 
@@ -275,6 +276,22 @@ def test_what_changed_came_and_went_is_arranged_as_if_it_had_been_so_from_the_st
         found, fresh = arranger.arrange(state, options, NOW), arranged(options, state)
         assert [row.sandbox for row in found.rows] == [row.sandbox for row in fresh.rows] == list(fresh.sandboxes)
         assert found.hidden == fresh.hidden
+
+
+@pytest.mark.parametrize("count", [3, 250])
+def test_what_changed_its_place_in_a_long_list_goes_where_sorting_all_puts_it(count):
+    rng = random.Random(count)
+    many = [
+        structs.replace(sandbox(f"{at}", f"{rng.randrange(90)}-{at}"), created_at=NOW - at // 3) for at in range(600)
+    ]
+    state = reduce(FleetState(), [Listed("fake", "local", tuple(many))])
+    arranger = Arranger(Showing())
+    arranger.arrange(state, ListOptions(), NOW)
+    moved = [
+        structs.replace(one, created_at=rng.choice((None, NOW - rng.randrange(200)))) for one in rng.sample(many, count)
+    ]
+    state = reduce(state, map(Changed, moved))
+    assert arranger.arrange(state, ListOptions(), NOW).sandboxes == newest_first(state.sandboxes.values())
 
 
 def test_a_filter_on_samples_follows_them():

@@ -28,7 +28,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from sandbox_console.model.text import clean, strip_unsafe
-from sandbox_console.tui.base.changed_cells import ChangedCells
+from sandbox_console.tui.base.changed_cells import ChangedCells, Pieces
 from sandbox_console.tui.base.crash_report import crash_report
 from sandbox_console.tui.base.textual_fixes import mend
 
@@ -103,30 +103,37 @@ class SafeApp(App[Result], Generic[Result]):
         self._sent = ChangedCells()
 
     def _display(self, screen: Screen[object], renderable: Any) -> None:
-        """Send a terminal only the cells that changed. A browser that reconnects gets the whole screen."""
-        sends = self._running and not self._closed and not self._batch_count and self._driver is not None
-        if (
-            sends
-            and isinstance(renderable, CompositorUpdate)
-            and not (self.is_headless or self.is_inline or self.is_web)
-        ):
+        """Send only the cells that changed, and nothing if there are none. A browser that returns gets all."""
+        if self._sends and self._is_known and isinstance(renderable, CompositorUpdate):
             renderable = self._sent.reduced(renderable)
+            place = self.screen.outer_size.clamp_offset(self.cursor_position)
+            if isinstance(renderable, Pieces) and not renderable.pieces and place == self._previous_cursor_position:
+                renderable = None
         super()._display(screen, renderable)
 
     @property
     def _sends(self) -> bool:
-        """Whether output is being sent now, and to a terminal."""
+        """Whether output is being sent now, and to a screen of its own."""
         waits = self._closed or self._batch_count or not self._running
-        return not (waits or self._driver is None or self.is_headless or self.is_inline or self.is_web)
+        return not (waits or self._driver is None or self.is_headless or self.is_inline)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the screen still shows what was sent."""
+        return not self.is_web or getattr(self._driver, "tells_return", False)
 
     def write_to_terminal(self, text: str) -> None:
         """Write a sequence that shows nothing on the screen. Does nothing if there is no terminal."""
-        if self._sends and self._driver is not None:
+        if self._sends and self._driver is not None and not self.is_web:
             self._driver.write(text)
+
+    def forget_screen(self) -> None:
+        """Treat the screen's contents as unknown, and send all of it with the next layout."""
+        self._sent.forget()
 
     def _resume_signal(self) -> None:
         """Forget the screen's contents: the program that was in the foreground may have written over them."""
-        self._sent.forget()
+        self.forget_screen()
         super()._resume_signal()
 
     async def _broker_event(self, event_name: str, event: events.Event, default_namespace: DOMNode) -> bool:  # noqa: ARG002

@@ -1,19 +1,24 @@
 """Patches classes of Textual 8.2.8, which is pinned, for bugs that occur when events arrive faster than the screen.
 
-Textual creates its own lists, palette and writer, so a subclass cannot fix them. Each patch is covered by a test in
-tests/tui/app/test_bursts.py or test_end_signals.py. The bugs were found by tests/tui/test_key_fuzz.py.
+Textual creates its own lists, palette, writer and compositor, so a subclass cannot fix them. Each patch is covered by
+a test in tests/tui/app/test_bursts.py, test_end_signals.py or test_partial_redraw.py. The bugs were found by
+tests/tui/test_key_fuzz.py.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Literal
 
 from textual import events, work
+from textual._compositor import Compositor
 from textual.command import CommandPalette
 from textual.css.query import NoMatches
 from textual.drivers._writer_thread import WriterThread
+from textual.geometry import Region
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import OptionList
 
@@ -74,10 +79,24 @@ def _begin(self: Timer, *args: Any, **options: Any) -> None:
         self._skip = False
 
 
+def _get_renders(self: Compositor, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
+    """Render widgets, but only their lines in the rows of ``crop``.
+
+    Textual renders all lines of every widget whose container reaches into the crop, the whole screen's for one row of
+    a list: a third of the CPU time of a cursor key.
+    """
+    rows = None if crop is None else Region(0, crop.y, self.size.width, crop.height)
+    for widget, (region, clip) in self.visible_widgets.items():
+        kept = clip if rows is None else clip.intersection(rows)
+        if seen := region.intersection(kept):
+            yield region, kept, widget.render_lines(seen.translate(-region.offset))
+
+
 def mend() -> None:
     """Apply the patches. Calling this more than once has no further effect."""
     OptionList._on_click = _on_click  # type: ignore[method-assign]  # noqa: SLF001
     WriterThread.run = _write_until_closed  # type: ignore[method-assign]
     OptionList._move_page = _move_page  # type: ignore[method-assign]  # noqa: SLF001
     Timer.__init__ = _begin  # type: ignore[method-assign]
+    Compositor._get_renders = _get_renders  # type: ignore[method-assign]  # noqa: SLF001
     CommandPalette._gather_commands = _gather_commands  # type: ignore[method-assign]  # noqa: SLF001

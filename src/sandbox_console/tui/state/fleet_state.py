@@ -112,7 +112,12 @@ class FleetState(Struct, frozen=True):
         if not self.dead:  # checking each of 10,000 takes 5 ms
             return every, 0
         silent = {key for key, health in self.health.items() if health.state in _SILENT}
-        heard = [sandbox for sandbox in every if (sandbox.ref.backend, sandbox.ref.host) not in silent]
+        hosts = {host for _, host in silent}  # looked up first: most are on none of these, which takes a third
+        heard = [
+            sandbox
+            for sandbox in every
+            if (ref := sandbox.ref).host not in hosts or (ref.backend, ref.host) not in silent
+        ]
         return heard, len(every) - len(heard)
 
     @property

@@ -49,7 +49,19 @@ function fill() {
   fit.fit();
 }
 
+// Without a graphics card the browser draws WebGL with the processor, in 200 ms of it for each key's frame; the DOM
+// renderer takes 10. A phone has one, and the narrower cells of WebGL give it more columns.
+function hasGraphicsCard() {
+  if (byTouch) return true;
+  const gl = document.createElement("canvas").getContext("webgl2");
+  const info = gl?.getExtension("WEBGL_debug_renderer_info");
+  const renderer = info ? gl.getParameter(info.UNMASKED_RENDERER_WEBGL) : "";
+  gl?.getExtension("WEBGL_lose_context")?.loseContext();
+  return gl !== null && !/swiftshader|llvmpipe|softpipe|software|basic render/i.test(renderer);
+}
+
 function paintWithWebgl() {
+  if (!hasGraphicsCard()) return;
   try {
     const webgl = new WebglAddon();
     webgl.onContextLoss(() => webgl.dispose()); // back to the DOM renderer

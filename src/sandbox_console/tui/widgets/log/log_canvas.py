@@ -107,7 +107,7 @@ class LogCanvas(LineScroll):
         """Set the state of the stream, shown in the last row. A pause is shown only while the stream is ``open``."""
         if (words, open) != (self._stream, self._open):
             self._stream, self._open = words, open
-            self.refresh()
+            self.refresh_line(self.scroll_offset.y + self.size.height - 1)  # only the last row says so
 
     def clear(self) -> None:
         """Remove all lines. The filter and the search stay."""
