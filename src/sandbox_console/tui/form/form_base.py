@@ -66,7 +66,6 @@ class FormBase(FormTools):
     FormBody FormRow.-wrong .problem { display: block; }
     FormBody Select { width: 1fr; height: 1; }
     FormBody Checkbox { width: auto; height: 1; border: none; padding: 0; background: $background; }
-    TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
     FormBody #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
     FormBody #fixed.-on { display: block; }
     FormBody Input:disabled { background: $background; color: $text-muted; }
