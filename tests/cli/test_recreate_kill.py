@@ -17,6 +17,7 @@ __all__ = ["backend", "docker_engine"]
 
 KILLS = """
 import os, signal, sys
+from sandbox_console.audit.journal import Journal
 from sandbox_console.service.effects import dispatch
 
 real, at, calls = dispatch.recreate, int(sys.argv.pop(1)), 0
@@ -46,12 +47,17 @@ class Killing:
 async def recreate(backend, *rest):
     return await real(Killing(backend), *rest)
 
+async def finish(*words, **options):
+    reach("before the outcome")
+    return await record(*words, **options)
+
+record, Journal.finish = Journal.finish, finish
 dispatch.recreate = recreate
 from sandbox_console.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 CALLS = ("create", "stop", "start", "rename", "rename", "remove")
-STEPS = [f"{when} {name}" for name in CALLS for when in ("before", "after")]
+STEPS = [*(f"{when} {name}" for name in CALLS for when in ("before", "after")), "before the outcome"]
 READY = STEPS.index("before rename")
 """From here on the new one stays."""
 

@@ -78,7 +78,7 @@ def test_a_changed_list_keeps_what_was_decided_live(rules, old, new, after):
 
 
 def test_a_near_miss_is_told():
-    assert "port 80 and 443 only" in verdict(allow("acme.org"), "acme.org", 22).hint
+    assert "ports 80 and 443 only" in verdict(allow("acme.org"), "acme.org", 22).hint
     assert "not acme.org itself" in verdict(allow("*.acme.org"), "acme.org", 443).hint
 
 

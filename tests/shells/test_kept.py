@@ -95,7 +95,7 @@ def test_one_is_opened_and_attached_to_without_a_secret_that_cannot_be_read_here
 def test_a_console_that_is_killed_leaves_its_kept_shell(cli: Cli, box: str) -> None:
     with Terminal(cli, "shell", box, "--keep") as terminal:
         terminal.type(b"sleep 4241 & echo u$((1))p\r")
-        terminal.until(b"u1p")
+        assert b"Unclosed connection" not in terminal.until(b"u1p")
         terminal.process.kill()
         terminal.process.wait()
     cli.ok("exec", box, "--", "true")  # a later console ends shells of killed ones

@@ -87,7 +87,7 @@ def _near(rules: Iterable[EgressRule], host: str) -> str:
             continue
         if pattern.matches(host, min(pattern.ports)):
             ports = " and ".join(map(str, sorted(pattern.ports)))
-            return f"the rule {rule.pattern} allows port {ports} only"
+            return f"the rule {rule.pattern} allows port{'s' * (len(pattern.ports) > 1)} {ports} only"
         if pattern.wildcard and host == pattern.host:
             return f"the rule {rule.pattern} allows names below {host}, not {host} itself"
     return ""

@@ -57,7 +57,7 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.sessions.held_terminal import DETACHED, HeldTerminal
 from sandbox_console.service.sessions.kept_session import KeptSession
 from sandbox_console.service.sessions.kept_shells import KeptShells, passed_on
-from sandbox_console.service.sessions.lost_recreations import LostRecreations
+from sandbox_console.service.sessions.lost_recreations import HeldSteps, LostRecreations
 from sandbox_console.service.sessions.lost_shells import LostShells
 from sandbox_console.service.sessions.recorded_exec import RecordedExec, recorded_to_its_end
 from sandbox_console.service.sessions.shell import ShellSession
@@ -88,10 +88,10 @@ class Performer:
         """
         await self._recreations.look()
         request = await self._admission.request(action, consent)
-        refs: list[SandboxRef] = []
+        refs, steps = list[SandboxRef](), self._recreations.steps()
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
-            result = await self._act(request, permit, secrets, io, operation, mask)
+            result = await self._act(request, permit, secrets, io, operation, steps, mask)
             if isinstance(action, Create) and result.ref is not None:
                 refs.append(result.ref)
             note_after(self._fleet.names, action)
@@ -105,10 +105,12 @@ class Performer:
                 for ref in refs:  # it was made, but nobody knows of it
                     await run_to_completion(self._take_back(ref))
                 raise
+            finally:
+                await run_to_completion(steps.recorded())
 
     async def _act(
         self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,
-        mask: Redactor | None,
+        steps: HeldSteps, mask: Redactor | None,
     ) -> ActionResult:  # fmt: skip
         from sandbox_console.service.effects.dispatch import carry_out
 
@@ -124,7 +126,7 @@ class Performer:
             io = structs.replace(io, on_shown=recorded.shown)
         call = Call(
             backend, request.target, handed, operation.report, io, shown, injects, self._holds, acting() or
-            self._audit_log.actor, self._end_sessions, self._recreations.steps(),
+            self._audit_log.actor, self._end_sessions, steps,
         )  # fmt: skip
         with remote_audit.noted() as ids:
             async with self._held(action, request, permit, recorded), recorded_to_its_end(recorded):

@@ -220,12 +220,16 @@ class ConsoleApp(PageActions):
     def on_changes_requested(self, message: ChangesRequested) -> None:
         self.run_worker(self.flows.changes(message.sandbox))
 
-    def _ended(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None:
+    def _ended(
+        self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None, *, told: bool
+    ) -> None:
         if error is not None:
             row = f" (audit row {error.audit_id})" if error.audit_id else ""
-            self.notify(
-                f"{error_words(error, apart=True)}{row}", title=f"{action.verb} {name}", severity="error", timeout=10
-            )
+            text, title = f"{error_words(error, apart=True)}{row}", f"{action.verb} {name}"
+            if told:
+                self._keep_message(text, title, "error")
+            else:
+                self.notify(text, title=title, severity="error", timeout=10)
         elif result is not None and (message_log := egress_text.ended(action, name, result)) is not None:
             text, good = message_log
             self.notify(text, severity="information" if good else "warning", timeout=None if good else 15)
@@ -244,8 +248,11 @@ class ConsoleApp(PageActions):
         markup: bool = False,
     ) -> None:
         """Show a message for a while, and keep it for the messages page."""
-        self.message_log.append((self.now(), severity, f"{title}: {message}" if title else message))
+        self._keep_message(message, title, severity)
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    def _keep_message(self, message: str, title: str, severity: SeverityLevel) -> None:
+        self.message_log.append((self.now(), severity, f"{title}: {message}" if title else message))
 
     def action_next_theme(self) -> None:
         """Switch to the next theme."""

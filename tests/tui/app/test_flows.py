@@ -480,7 +480,7 @@ async def test_create_shows_errors_beside_their_fields_and_keeps_what_was_typed(
         await pilot.press("n")
         await until(pilot, on(app, FormScreen))
         wrong = {"name": "bad name!", "memory_mib": "512 apples", "cpus": "0", "egress": "https://x.io/y", "secrets": "NOPE",
-                 "workspace": "relative", "labels": "team"}  # fmt: skip
+                 "workspace": "relative", "labels": "team", "image": ""}  # fmt: skip
         await fill(app, pilot, **wrong)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: len(app.screen.query("FormRow.-wrong")) == len(wrong))
@@ -568,6 +568,8 @@ async def test_a_failed_recreate_leaves_the_old_one_and_says_so(run_app, fake):
         await pilot.press("y")
         await until(pilot, lambda: "The old sandbox is as it was: running" in " ".join(screen_text(app).split()))
         assert fake.sandboxes["aaaaaaaaaaaa"].image == "python:3.12"
+        assert not app._notifications, "a message would say it again, over the buttons"
+        assert any("no space left" in text for _, _, text in app.message_log)
 
 
 async def test_a_policy_that_asks_is_answered_in_a_dialog(run_app, fake):

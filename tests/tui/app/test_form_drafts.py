@@ -18,6 +18,7 @@ from textual.widgets import Button, Select
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import find_paths
 from sandbox_console.service.config import Config, TuiOptions
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TooSmallScreen
 from sandbox_console.tui.form.form_draft import DraftFile, without_secrets
@@ -140,6 +141,24 @@ async def test_a_form_that_found_no_backend_offers_one_that_comes(run_app, fake)
         await fill(app, pilot, name="web", image="python:3.12")
         await fake.revive()
         await until(pilot, lambda: form.body.host == ("fake", "local"))
+        assert text(form, "name") == "web"
+
+
+async def test_a_draft_keeps_the_chosen_backend_even_while_it_does_not_answer(run_app, fake):
+    other = FakeBackend(name="other")
+    async with run_app(fake, other) as (app, pilot):
+        form = await opened(app, pilot)
+        await fill(app, pilot, name="web")
+        form.query_one("#backend", Select).value = ("other", "local")
+        await until(pilot, lambda: json.loads(drafts()[0].read_text())["host"] == ["other", "local"])
+        await pilot.press("escape")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("k")
+        await until(pilot, lambda: app.screen is app.main)
+        await other.die("not started yet")
+        await until(pilot, lambda: not app.fleet.health[("other", "local")].ok)
+        form = await opened(app, pilot)
+        assert form.body.host == ("other", "local")
         assert text(form, "name") == "web"
 
 

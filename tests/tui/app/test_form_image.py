@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.tui.app.scene import fleet, screen_text, until
 from tests.tui.app.test_flows import on, row_of
+from textual.content import Content
 from textual.widgets import Input
 
 from sandbox_console.errors import Unsupported
@@ -13,6 +14,7 @@ from sandbox_console.service import Config
 from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.form.entry_list import EntryList
 from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.widgets.layer_progress import Layers
 
 
 async def opened(app, pilot):
@@ -37,6 +39,36 @@ async def test_it_is_completed_pinned_and_pulled_by_keys(run_app, fake):
         await pilot.press("ctrl+l")
         await until(pilot, lambda: "● here: 42B" in screen_text(app))
         assert [permit.verb for permit in fake.permits] == ["pull"]
+
+
+async def test_a_name_and_enter_make_nothing_without_an_image(run_app, fake):
+    fake.validate = lambda spec: {}  # as bubblewrap, which takes an empty one for this machine's programs
+    async with run_app() as (app, pilot):
+        line = await opened(app, pilot)
+        await pilot.press(*"web", "enter")
+        await until(pilot, lambda: "an image is needed" in screen_text(app) and app.focused is line)
+        assert fake.permits == []
+
+
+async def test_each_layer_of_a_pull_has_a_line(run_app):
+    async with run_app() as (app, pilot):
+        await opened(app, pilot)
+        layers = Layers()
+        for said in (
+            "Pulling from team/app",
+            "aa11: Pull complete",
+            "bb22: Waiting",
+            "cc33: Downloading 2/9 MiB (22 %)",
+        ):
+            layers.note(said)
+        row_of(app, "image").note_pull(Content.assemble(layers.counted, layers.lines))
+        await until(pilot, lambda: "1 of 3 layers" in screen_text(app))
+        lines = [line.split("▏")[0].strip() for line in screen_text(app).splitlines()]
+        at = next(at for at, line in enumerate(lines) if "1 of 3 layers" in line)
+        assert [line.split() for line in lines[at + 1 : at + 3]] == [
+            ["cc33", "Downloading", "2/9", "MiB", "(22", "%)"],
+            ["bb22", "Waiting"],
+        ]
 
 
 async def test_it_is_chosen_by_the_mouse(run_app):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from asyncio import WriteTransport
 
     from aiodocker.stream import Stream as Hijacked
+    from aiohttp.connector import Connection
 
     from sandbox_console.backends.docker.engine import Engine
 
@@ -84,9 +85,14 @@ class Channel:
         self._stream._closed = True  # noqa: SLF001
         if transport is not None:
             transport.abort()
+        if (connection := self._connection()) is not None:
+            connection.close()  # otherwise aiohttp complains of it on stderr, which is the user's terminal
+
+    def _connection(self) -> Connection | None:
+        response = self._stream._resp  # noqa: SLF001 - aiodocker 0.27 has no public way to end stdin alone
+        return response.connection if response is not None else None
 
     def _transport(self) -> WriteTransport | None:
-        response = self._stream._resp  # noqa: SLF001 - aiodocker 0.27 has no public way to end stdin alone
-        connection = response.connection if response is not None else None
+        connection = self._connection()
         transport: WriteTransport | None = connection.transport if connection is not None else None
         return transport

@@ -52,7 +52,7 @@ class Steps(Protocol):
         ...
 
     async def done(self) -> None:
-        """Forget the steps: there is nothing to finish or undo any more."""
+        """There is nothing to finish or undo any more."""
         ...
 
 

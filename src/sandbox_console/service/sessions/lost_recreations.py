@@ -30,6 +30,7 @@ class HeldSteps:
     def __init__(self, records: ShellRecords) -> None:
         self._records = records
         self._held: HeldRecord | None = None
+        self._over = False
 
     async def note(self, step: Recreation) -> None:
         """Note the next step. Raises Conflict if that is not possible, as on a full disk."""
@@ -44,8 +45,15 @@ class HeldSteps:
             raise Conflict(text, hint="see the disk with the state folder: df") from None
 
     async def done(self) -> None:
-        """Forget the steps: there is nothing to finish or undo any more."""
-        if self._held is not None:
+        """There is nothing to finish or undo any more. The steps stay until the outcome is on record.
+
+        If the process is killed before that, the next console can still note which sandbox was kept.
+        """
+        self._over = True
+
+    async def recorded(self) -> None:
+        """Forget the steps if they are done: the outcome is on record."""
+        if self._held is not None and self._over:
             await asyncio.to_thread(self._held.remove)
 
 

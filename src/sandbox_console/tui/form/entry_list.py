@@ -73,6 +73,10 @@ class EntryList(OptionList):
         if entries:
             self.highlighted = min(at or 0, len(entries) - 1)
 
+    def enter(self, *, last: bool = False) -> None:
+        """Put the cursor on the first or the last entry, so that no entry is skipped on the way through the fields."""
+        self.highlighted = len(self._entries) - 1 if last else 0
+
     @property
     def boxes(self) -> bool:
         """Whether the entries have boxes to tick."""
@@ -91,6 +95,15 @@ class EntryList(OptionList):
             super().action_cursor_down()
         else:
             self.screen.focus_next()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to tick only where there are boxes, and to remove only where there are none."""
+        match action:
+            case "tick":
+                return self.boxes
+            case "remove":
+                return self._removable and not self.boxes
+        return super().check_action(action, parameters)
 
     def action_remove(self) -> None:
         """Remove the entry under the cursor."""

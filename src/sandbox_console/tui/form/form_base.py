@@ -29,6 +29,7 @@ from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.base.type_ahead import after_keys
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
+from sandbox_console.tui.form.entry_list import EntryList
 from sandbox_console.tui.form.form_body import FormBody
 from sandbox_console.tui.form.form_preview import FormPreview, toml_of
 from sandbox_console.tui.form.form_rows import FormRow
@@ -65,7 +66,6 @@ class FormBase(FormTools):
     FormBody FormRow.-wrong .problem { display: block; }
     FormBody Select { width: 1fr; height: 1; }
     FormBody Checkbox { width: auto; height: 1; border: none; padding: 0; background: $background; }
-    TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
     FormBody #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
     FormBody #fixed.-on { display: block; }
     FormBody Input:disabled { background: $background; color: $text-muted; }
@@ -149,13 +149,19 @@ class FormBase(FormTools):
     def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
         """Go to the next field; from nowhere to the first that can be changed, and not to the title before it."""
         first = self.body.focus_first() if self.focused is None and selector == "*" else None
-        return first or super().focus_next(selector)
+        found = first or super().focus_next(selector)
+        if isinstance(found, EntryList):
+            found.enter()
+        return found
 
     def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
         """Go to the field before. From the first one do not go round to the button that submits the form."""
         if selector == "*" and self.focused in (None, *self.focus_chain[:1]):
             return self.focused or self.body.focus_first()
-        return super().focus_previous(selector)
+        found = super().focus_previous(selector)
+        if isinstance(found, EntryList):
+            found.enter(last=True)
+        return found
 
     def on_resize(self) -> None:
         """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""
@@ -216,6 +222,7 @@ class FormBase(FormTools):
 
     @on(Select.Changed, "#backend")
     def _chosen_place(self) -> None:
+        self.keep_draft()
         self.run_worker(self.read_images(), group="images", exclusive=True)
         self.check_soon()
 

@@ -57,7 +57,9 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         self._sandbox = sandbox
         self._base = spec_of(sandbox) if sandbox else None
         self._fixed = fixed
-        self._places = places
+        kept = draft.host if draft.host in service.places else None
+        self._begin: HostKey | None = kept or next(iter(places), None)
+        self._places = [*places, *([kept] if kept and kept not in places else [])]
         self._service = service
         self._clock = clock
         self._draft = draft
@@ -112,10 +114,9 @@ class FormBody(VerticalScroll, inherit_bindings=False):
         if self._sandbox is not None:
             place = Static(Content(sandbox_host(self._sandbox)))
         else:
-            places, kept = self._places, self._draft.host
-            begin = kept if kept and kept in places else places[0] if places else Select.NULL
+            places = self._places
             place = HostSelect(self._choices(places), allow_blank=not places, compact=True,
-                               id="backend", prompt="no backend answers", value=begin)  # fmt: skip
+                               id="backend", prompt="no backend answers", value=self._begin or Select.NULL)  # fmt: skip
         return Horizontal(Static("Backend", classes="label"), place, id="backend-line")
 
     def _place(self) -> str:

@@ -166,7 +166,7 @@ def _read(path: Path) -> Draft | None:
     found = read_saved(path, lambda kept: isinstance(kept.get("texts"), dict))
     if not found:
         return None
-    texts, host, left_out = found["texts"], found.get("place"), found.get("left_out")
+    texts, host, left_out = found["texts"], found.get("host"), found.get("left_out")
     known = {name: text for name, text in texts.items() if name in BY_NAME and isinstance(text, str)}
     omitted = left_out.items() if isinstance(left_out, dict) else ()
     omissions = {name: tuple(map(str, keys)) for name, keys in omitted if isinstance(keys, list)}

@@ -15,6 +15,7 @@ from sandbox_console.model.spec_fields import Kind, SpecField
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.text.form_values import BREAK, TICKED
+from sandbox_console.tui.widgets.tick_box import TickBox
 
 _OF_LINES = (Kind.WORDS, Kind.TABLE)
 
@@ -133,11 +134,3 @@ class FormInput(LineInput):
         if self._lines and event.text:
             event.prevent_default().stop()
             self.replace(BREAK.join(event.text.splitlines()), *self.selection)
-
-
-class TickBox(Checkbox):
-    """A check box that shows its state with a word, not with colour alone."""
-
-    @property
-    def BUTTON_INNER(self) -> str:  # type: ignore[override]  # noqa: N802 - Textual's name
-        return "yes" if self.value else "no"

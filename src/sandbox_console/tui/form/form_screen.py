@@ -58,6 +58,8 @@ class FormScreen(FormBase):
                 problems = {**found, **problems}
             except ConsoleError as error:
                 problems = {**problems, "backend": error.message}
+        if self._sandbox is None and not spec.image:
+            problems = {"image": "an image is needed; for bubblewrap, host is one", **problems}
         problems |= await self._show_plan(spec)
         self._show_notes(spec)
         self.show_preview()

@@ -30,6 +30,7 @@ from sandbox_console.tui.form.image_row import ImageRow
 from sandbox_console.tui.form.secret_dialog import SecretScreen
 from sandbox_console.tui.form.secrets_row import SecretsRow
 from sandbox_console.tui.text.formatting import error_words
+from sandbox_console.tui.widgets.layer_progress import Layers
 
 _DEFAULT_PORTS = {80, 443}
 _Dialog = Callable[[], Awaitable[HostChoice]]
@@ -143,13 +144,12 @@ class FormTools(FormWithDraft):
 
     async def _follow_pull(self, operation: Operation) -> None:
         """Show each layer's state. Leaving the form does not end the pull."""
-        row, layers = self.query_one(ImageRow), dict[str, str]()
+        row, layers = self.query_one(ImageRow), Layers()
         async for line in operation.events():
-            layer, _, state = line.partition(": ")
-            layers[layer] = state
-            left = sum(not one.startswith(("Pull complete", "Already exists")) for one in layers.values())
-            row.note_pull(f"↓ {line}   {len(layers) - left} of {len(layers)} layers, Ctrl+L cancels")
-        row.note_pull("")
+            layers.note(line)
+            head = Content.styled(f"↓ {layers.counted}, Ctrl+L cancels", "$text-accent")
+            row.note_pull(Content.assemble(head, layers.lines))
+        row.note_pull(None)
         try:
             await operation.result()
         except asyncio.CancelledError:

@@ -53,7 +53,7 @@ class ImageRow(FormRow):
         self._allowed, self._clock = allowed, clock
         self._images: Sequence[Image] | None = None
         self._names: list[str] = []
-        self._pulling = ""
+        self._pulling: Content | None = None
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="list-line"):
@@ -69,15 +69,15 @@ class ImageRow(FormRow):
         self._images = images
         self._complete_soon()
 
-    def note_pull(self, text: str) -> None:
-        """Show how far the pull of the image is; an empty text after its end."""
-        self._pulling = text
+    def note_pull(self, progress: Content | None) -> None:
+        """Show how far the pull of the image is; None after its end."""
+        self._pulling = progress
         self._show_note()
 
     @property
     def known(self) -> Image | None:
         """The image of the line, if the backend has it."""
-        return next((image for image in self._images or () if self.text in image.names), None)
+        return next((image for image in self._images or () if self.text in (*image.names, image.digest)), None)
 
     @property
     def missing(self) -> bool:
@@ -132,19 +132,20 @@ class ImageRow(FormRow):
         return "  ".join(filter(None, [size(image.size_bytes), age, platform_words(image), digest]))
 
     def _show_note(self) -> None:
-        text, parts = self.text, []
+        text, parts = self.text, list[Content | tuple[str, str]]()
         if text and not any(fnmatchcase(text, pattern) for pattern in self._allowed):
             parts.append((f"✕ the policy allows only {clean(', '.join(self._allowed), cap=200)}", "$text-error"))
         if self._pulling:
-            parts.append((clean(self._pulling, cap=200), "$text-accent"))
+            parts.append(self._pulling)
         elif image := self.known:
-            pins = "  (F5 pins the digest)" if image.digest else ""
+            pins = "  (F5 pins the digest)" if image.digest and "@" not in text else ""
             parts.append((f"● here: {self._facts(image)}{pins}", "$dim"))
             if image.emulated:
                 parts.append(("! not for this host's processor: it runs only by emulation, if at all", "$text-warning"))
         elif self.missing:
             parts.append(("not here; it is pulled when the sandbox is made, or now by Ctrl+L", "$dim"))
-        put_note(self, "#image-note", Content("\n").join([Content.styled(*one) for one in parts]))
+        lines = [one if isinstance(one, Content) else Content.styled(*one) for one in parts]
+        put_note(self, "#image-note", Content("\n").join(lines))
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:

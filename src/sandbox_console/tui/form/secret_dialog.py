@@ -31,9 +31,11 @@ _LABELS = ("variable", "file", "keyring", "program")
 _HINTS = (
     "empty: the variable of the same name",
     "/path, ~/path or $CREDENTIALS_DIRECTORY/name",
-    "SERVICE/USER",
+    "SERVICE/USER; empty: sandbox-console/ and the name",
     "pass show NAME",
 )
+_SILENT = ("env", "file")
+"""Sources whose reading asks the user nothing."""
 _INJECTS: tuple[Literal["auto", "env", "file", "placeholder"], ...] = ("auto", "env", "file", "placeholder")
 _PATHS = ("automatically", "variable", "file", "placeholder")
 
@@ -133,8 +135,8 @@ class SecretScreen(ModalScreen[str]):
         self._show_status("")
         if self._timer is not None:
             self._timer.stop()
-        if definition.name and definition.source.kind in ("env", "file"):  # the others may ask the user something
-            self._timer = self.set_timer(CHECK_S, self.action_try_it)
+        if definition.name and definition.source.kind in _SILENT:
+            self._timer = self.set_timer(CHECK_S, self._try_if_silent)
 
     def _tell(self, problems: Any) -> None:
         for field in ("name", "from", "value", "hosts"):
@@ -147,6 +149,11 @@ class SecretScreen(ModalScreen[str]):
 
     def _show_status(self, text: str, style: str = "$dim") -> None:
         put(self, "#secret-status", Content.styled(clean(text, cap=600), style))
+
+    def _try_if_silent(self) -> None:
+        """Read the value, unless another source was chosen after the timer was started."""
+        if self._definition().source.kind in _SILENT:
+            self.action_try_it()
 
     def action_try_it(self) -> None:
         """Read the value, to see whether that is possible. It is not shown."""

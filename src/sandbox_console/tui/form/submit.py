@@ -122,7 +122,7 @@ class FormWork:
     async def _commit(self, sandbox: Sandbox, consent: Consent, at: float) -> bool:
         """Make an image of a sandbox before it is replaced. Return whether that succeeded."""
         commit = Commit(sandbox.ref, kept_image(sandbox.name, at))
-        self._operation = self._work.start(commit, consent, shown_name(sandbox))
+        self._operation = self._work.start(commit, consent, shown_name(sandbox), lambda: self._form.is_open)
         self._form.show_status(f"Committing to {commit.image}…")
         try:
             await self._operation.result()
@@ -134,7 +134,7 @@ class FormWork:
 
     async def _carry_out(self, action: Create | Update, consent: Consent, name: str) -> None:
         form = self._form
-        self._operation = operation = self._work.start(action, consent, name)
+        self._operation = operation = self._work.start(action, consent, name, lambda: form.is_open)
         form.show_status("Creating…" if isinstance(action, Create) else "Applying…")
         async for line in operation.events():
             if form.is_open:

@@ -65,7 +65,7 @@ class HostFlow:
         self.pulls.append(pull)
         try:
             async for line in pull.operation.events():
-                pull.note(line)
+                pull.layers.note(line)
         finally:
             self.pulls.remove(pull)
 

@@ -116,8 +116,8 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("form-start-over", "ctrl+r", "start_over", "Start over", show=False, priority=True),
     ],
     "entries": [
-        _key("entries-tick", "space", "tick", "Tick", show=False),
-        _key("entries-remove", "delete,backspace", "remove", "Remove", show=False),
+        _key("entries-tick", "space", "tick", "Tick"),
+        _key("entries-remove", "delete,backspace", "remove", "Remove"),
     ],
     "why": [
         _key("why-up", "k", "scroll(-1)", "Up", show=False),

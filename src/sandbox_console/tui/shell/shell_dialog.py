@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Checkbox, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from sandbox_console.errors import ConsoleError, UsageError
@@ -20,6 +20,7 @@ from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.shell.shell_choice import ShellChoice, absolute, env_line, parse_env
 from sandbox_console.tui.text.formatting import error_words, shown_name
+from sandbox_console.tui.widgets.tick_box import TickBox
 
 _FIELDS = (
     ("shell", "Shell", "the best one"), ("user", "User", "the sandbox's"),
@@ -43,7 +44,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
     ChoiceScreen OptionList:focus { border: none; }
     ChoiceScreen Static { height: auto; color: $text-muted; }
     ChoiceScreen Input { border: none; height: 1; padding: 0 1; background: $panel; }
-    ChoiceScreen Checkbox { margin-top: 1; background: $surface; }
+    ChoiceScreen TickBox { margin-top: 1; background: $surface; }
     ChoiceScreen .note { display: none; color: $text-error; margin-top: 1; }
     ChoiceScreen .note.-on { display: block; }
     """
@@ -69,7 +70,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
             for name, title, empty in _FIELDS:
                 yield Static(title, markup=False)
                 yield Input(self._value(name), placeholder=empty, id=name, compact=True)
-            yield Checkbox("Keep it when the console ends", self._choice.keep, id="keep", compact=True)
+            yield TickBox("Keep it when the console ends", self._choice.keep, id="keep", compact=True)
             yield Static(id="wrong", classes="note", markup=False)
 
     def _value(self, name: str) -> str:
@@ -120,7 +121,7 @@ class ChoiceScreen(ModalScreen[ShellChoice]):
         except UsageError as error:
             put_note(self, "#wrong", plain(error_words(error)))
             return
-        self.dismiss(ShellChoice(env=env, keep=self.query_one(Checkbox).value, busybox=self._busybox, **values))
+        self.dismiss(ShellChoice(env=env, keep=self.query_one(TickBox).value, busybox=self._busybox, **values))
 
     def action_leave(self) -> None:
         """Open nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import convert, structs, to_builtins
@@ -15,9 +16,11 @@ from sandbox_console.tui.state.fleet_state import Ended, InFlight, News
 
 
 class OnEnd(Protocol):
-    """Called with the result or the error of an action when it ends."""
+    """Called with the result or the error of an action when it ends. ``told``: a page already shows the error."""
 
-    def __call__(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None: ...
+    def __call__(
+        self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None, *, told: bool
+    ) -> None: ...
 
 
 class Publish(Protocol):
@@ -69,13 +72,16 @@ class Work:
         news, self._gathered = self._gathered, []
         self._publish(*news)
 
-    def start(self, action: Action, consent: Consent, name: str) -> Operation:
-        """Submit an action to the console. ``name`` is the name of its sandbox for the message when it has ended."""
+    def start(self, action: Action, consent: Consent, name: str, told: Callable[[], bool] = lambda: False) -> Operation:
+        """Submit an action to the console. ``name`` is the name of its sandbox for the message when it has ended.
+
+        ``told`` says whether a page shows the error by itself, if there is one.
+        """
         operation = self._console.perform(action, consent=consent)
         ref = ref_of(action)
         if ref is not None:
             self._publish(InFlight(ref, action.verb))
-        task = asyncio.create_task(self._follow(operation, consent, name))
+        task = asyncio.create_task(self._follow(operation, consent, name, told))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return operation
@@ -89,7 +95,7 @@ class Work:
         steps = [*_steps(result), *await keep_evidence(self._console, action.ref, consent)]
         return structs.replace(result, details={**result.details, "steps": to_builtins(steps)})
 
-    async def _follow(self, operation: Operation, consent: Consent, name: str) -> None:
+    async def _follow(self, operation: Operation, consent: Consent, name: str, told: Callable[[], bool]) -> None:
         result: ActionResult | None = None
         problem: ConsoleError | None = None
         try:
@@ -99,7 +105,7 @@ class Work:
         finally:
             if (ref := ref_of(operation.action)) is not None:
                 self._publish(Ended(ref))
-        self._on_end(operation.action, name, result, problem)
+        self._on_end(operation.action, name, result, problem, told=told())
 
     async def close(self) -> None:
         """Stop following. The console ends the actions."""
