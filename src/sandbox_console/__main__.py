@@ -29,6 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def a3s_box() -> int:
+    """The command ``sandbox-console-a3s-box``, which A3S_BOX_BINARY can name: its first word is ``sdk-bridge``."""
+    return main(["a3s-box", *sys.argv[1:]])
+
+
 def _of_process(words: list[str]) -> int:
     """Run what this process was started for. Only its own arguments go to a server, whose child takes its place."""
     if "OPENSSL_CONF" in os.environ or "OPENSSL_MODULES" in os.environ or "OPENSSL_ENGINES" in os.environ:
@@ -322,6 +327,17 @@ def _mcp(args: argparse.Namespace) -> int:
     return serve_stdio(config, args.backend, args.on_hosts, read_only=args.read_only)
 
 
+def _a3s_box(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sandbox_console.cli.signals import release
+    from sandbox_console.servers.a3s_box.bridge import bridge
+
+    release()
+    config = Path(args.config) if args.config else None
+    return bridge(config, args.backend, args.on_hosts, read_only=args.read_only)
+
+
 def _ssh(args: argparse.Namespace) -> int:
     from sandbox_console.cli.run import run
     from sandbox_console.servers.ssh.verbs import proxy, ssh_config
@@ -371,6 +387,7 @@ def _tell(words: Sequence[str], error: ConsoleError) -> int:
 _FACES = {
     "serve": _serve, "share": _share, "mcp": _mcp, "new-backend": _new_backend, "completion": _completion, "man": _man,
     "demo": _demo, "desktop": _desktop, "proxy": _ssh, "ssh-config": _ssh,
+    "a3s-box": _a3s_box,
 }  # fmt: skip
 
 

@@ -27,8 +27,9 @@ REMOTE = {
     "opensandbox": "docker,opensandbox",
     "e2b": "bubblewrap,user",
     "daytona": "bubblewrap,user",
+    "a3s": "bubblewrap,user",
 }
-"""What each is asked over: a2a and microsandbox_legacy against this console's own servers, e2b and daytona against stand-ins."""
+"""What each is asked over: a2a and microsandbox_legacy against this console's own servers, e2b, daytona and a3s against stand-ins."""
 COMMANDS = {
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in EVERYWHERE},
     **{name: ("-m", "pytest", "-q", "--tb=native", f"tests/conformance/test_{name}.py") for name in REMOTE},

@@ -33,10 +33,16 @@ from sandbox_console.service.config import (
 from sandbox_console.service.host_options import HostOptions
 from sandbox_console.service.oidc_options import GroupRole, OidcOptions
 from sandbox_console.service.reads.fleet import ANSWER_S
-from sandbox_console.service.server_options import ApiOptions, McpOptions, MicrosandboxOptions, ServeTable
+from sandbox_console.service.server_options import (
+    A3sBoxOptions,
+    ApiOptions,
+    McpOptions,
+    MicrosandboxOptions,
+    ServeTable,
+)
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
-ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))
+ROWS = dict(re.findall(r"^\| `([a-zA-Z0-9_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))
 
 
 def _defaults(kind: type, prefix: str) -> dict[str, object]:
@@ -61,6 +67,7 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= {"backend": Config().backend, "backends.NAME.enabled": True, "backends.NAME.timeout_s": ANSWER_S}
     known |= _defaults(ApiOptions, "api.") | _defaults(McpOptions, "mcp.") | {"templates.NAME": None}
     known |= _defaults(ShellOptions, "shell.") | _defaults(MicrosandboxOptions, "microsandbox.")
+    known |= _defaults(A3sBoxOptions, "a3s_box.")
     known |= {key: value for key, value in _defaults(ServeTable, "serve.").items() if key != "serve.oidc"}
     known |= _defaults(OidcOptions, "serve.oidc.") | _defaults(GroupRole, "serve.oidc.roles.")
     known |= _defaults(HostOptions, "hosts.NAME.")

@@ -66,6 +66,7 @@ def test_nothing_is_imported_by_name_but_in_the_registry_and_the_entry_point():
 
 BACKENDS = [
     "a2a",
+    "a3s",
     "bubblewrap",
     "daytona",
     "docker",

@@ -16,7 +16,7 @@ from sandbox_console.backends.docker.stats import measure
 MIB = 1 << 20
 BACKENDS = Path(sandbox_console.__file__).parent / "backends"
 ALL = {"bubblewrap", "docker", "microsandbox"}
-REMOTE = {"a2a", "daytona", "e2b", "microsandbox_legacy", "opensandbox"}
+REMOTE = {"a2a", "a3s", "daytona", "e2b", "microsandbox_legacy", "opensandbox"}
 
 
 def sources():

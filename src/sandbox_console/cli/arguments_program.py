@@ -154,6 +154,10 @@ def _add_sessions(verbs: Any, verb: _Add) -> None:
 
 def _add_others(verbs: Any, verb: _Add) -> None:
     verb(verbs, "mcp", "serve MCP on stdin and stdout, for an assistant that starts this command")
+    shim = verb(verbs, "a3s-box", "answer the SDK of A3S Box, which starts this command for each call")
+    shim.add_argument(
+        "what", choices=("sdk-bridge",), metavar="sdk-bridge", help="one call on stdin, answered on stdout"
+    )
     block = verb(verbs, "ssh-config", "print the Host block by which ssh, scp, sftp and rsync reach NAME.sandbox")
     block.add_argument(
         "--write", metavar="FILE", nargs="?", const="", help="put it into a file instead; by default ~/.ssh/config"

@@ -28,6 +28,7 @@ from sandbox_console.service.config_lines import line_of
 from sandbox_console.service.host_options import HostOptions
 from sandbox_console.service.paths import PREFIX, Paths
 from sandbox_console.service.server_options import (
+    A3sBoxOptions,
     ApiOptions,
     McpOptions,
     MicrosandboxOptions,
@@ -161,6 +162,7 @@ class Config(Struct, frozen=True, kw_only=True):
     api: ApiOptions = field(default_factory=ApiOptions)
     mcp: McpOptions = field(default_factory=McpOptions)
     microsandbox: MicrosandboxOptions = field(default_factory=MicrosandboxOptions)
+    a3s_box: A3sBoxOptions = field(default_factory=A3sBoxOptions)
     serve: ServeTable = field(default_factory=ServeTable)
 
 
@@ -298,7 +300,13 @@ def _check(config: Config, where: str) -> None:
         if text := template_problem(config.templates, name):
             raise ConfigError(f"{where}: templates.{name}: {text}")
     for name in dict.fromkeys(
-        [config.api.template, *config.api.allow, *config.mcp.templates, config.microsandbox.template]
+        [
+            config.api.template,
+            *config.api.allow,
+            *config.mcp.templates,
+            config.microsandbox.template,
+            config.a3s_box.template,
+        ]
     ):
         if name and name not in config.templates:
             raise ConfigError(f"{where}: there is no [templates.{name}]", hint="add it, or leave its name out")

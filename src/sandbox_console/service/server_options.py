@@ -1,4 +1,4 @@
-"""Options for what programs may do: ``[api]``, ``[mcp]``, ``[microsandbox]`` and ``[templates.NAME]``."""
+"""Options for programs: ``[api]``, ``[mcp]``, ``[microsandbox]``, ``[a3s_box]`` and ``[templates.NAME]``."""
 
 from __future__ import annotations
 
@@ -69,6 +69,16 @@ class MicrosandboxOptions(Struct, frozen=True, kw_only=True):
     max_memory_mib: AtLeastOne = 4096
     max_cpus: Positive = 4.0
     max_timeout_s: Positive = 1200.0
+
+
+class A3sBoxOptions(Struct, frozen=True, kw_only=True):
+    """The ``[a3s_box]`` table: where programs of A3S Box's SDK get sandboxes.
+
+    They get ``template``, which sets what such a program cannot and, if it has an image, replaces the named one.
+    """
+
+    backend: str = ""
+    template: str = ""
 
 
 class ServeTable(Struct, frozen=True, kw_only=True):

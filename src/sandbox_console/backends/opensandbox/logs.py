@@ -7,7 +7,8 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
-from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
+from sandbox_console.backends.common.last_lines import after, within
+from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
 
 MOST_LINES = 10_000
 _POLL_S = 1.0
@@ -25,25 +26,15 @@ async def read(lines: Read, runs: Runs, query: LogQuery) -> AsyncGenerator[Seque
     """Batches of the log. Following asks again every second, until the sandbox has ended."""
     going_on = query.follow and await runs()
     found = _records(await lines(MOST_LINES))
-    wanted = [one for one in found if _within(one, query)]
+    wanted = [one for one in found if within(one, query)]
     yield wanted if query.tail is None else wanted[len(wanted) - query.tail :] if query.tail else ()
     while going_on:
         await asyncio.sleep(_POLL_S)
         going_on = await runs()  # before the lines, so that the last of them are read
         now = _records(await lines(MOST_LINES))
-        if more := _after(found, now):
+        if more := after(found, now, MOST_LINES):
             yield more
         found = now or found
-
-
-def _after(before: Sequence[LogRecord], now: Sequence[LogRecord]) -> list[LogItem]:
-    """What is new. If the last known line is not among the last ones any more, some were missed."""
-    if not before:
-        return [*now]
-    for at in range(len(now) - 1, -1, -1):
-        if now[at] == before[-1]:
-            return [*now[at + 1 :]]
-    return [LogGap(now[0].at_ns, f"more than {MOST_LINES} lines came within a second"), *now] if now else []
 
 
 def _records(text: str) -> list[LogRecord]:
@@ -67,8 +58,3 @@ def _ns(seconds: str, fraction: str) -> int | None:
         return None
     at_ns = whole * 10**9 + int(fraction.ljust(9, "0"))
     return at_ns if 0 <= at_ns < _MOST_NS else None
-
-
-def _within(record: LogRecord, query: LogQuery) -> bool:
-    at = record.at_ns / 1e9
-    return (query.since is None or at >= query.since) and (query.until is None or at < query.until)

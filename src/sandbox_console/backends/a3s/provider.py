@@ -1,0 +1,31 @@
+"""The entry point: one backend for each runtime of A3S Box that the configuration names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import ClassVar
+
+from sandbox_console.backends.a3s.options import runtimes
+from sandbox_console.backends.base import Backend, BackendSettings
+
+WITHIN = "SANDBOX_CONSOLE_WITHIN_A3S"
+"""A variable of the processes that the backend starts. A console among them, as the shim is one, does not ask again."""
+
+
+class A3sProvider:
+    """The entry point. The only option is ``runtimes``; without it the backend is off."""
+
+    name: ClassVar[str] = "a3s"
+    hosts_option: ClassVar[str] = "runtimes"
+    absent_hint: ClassVar[str] = "name a runtime: [backends.a3s.runtimes.local]"
+
+    @classmethod
+    def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
+        """One backend per runtime. Raises ConfigError. Starts no process."""
+        found = runtimes(cls.name, settings)
+        if not found or WITHIN in os.environ:
+            return []
+        from sandbox_console.backends.a3s.backend import A3sBackend
+
+        return [A3sBackend(name, one, settings.state_dir / name.replace("/", "%2F")) for name, one in found.items()]
