@@ -8,13 +8,27 @@ from contextlib import suppress
 
 import pytest
 
-from sandbox_console.errors import ConsoleError, NotFound
-from sandbox_console.model.action import Create, Exec, OpenShell, Update
+from sandbox_console.errors import ConsoleError, Denied, NotFound
+from sandbox_console.model.action import (
+    ChangeEgress,
+    Create,
+    EndShell,
+    Exec,
+    Forward,
+    Kill,
+    OpenShell,
+    Quarantine,
+    Release,
+    Update,
+)
 from sandbox_console.model.audit import AuditQuery
+from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, open_console
+from sandbox_console.service.alerts.alerts import AlertBook
+from sandbox_console.service.gate.gate import Consent
 from sandbox_console.testing.fake_backend import FakeBackend
 
 VALUE = "hunter2-Tr0ub4dor"
@@ -224,3 +238,88 @@ async def test_with_one_known_and_one_not_the_rest_stays_a_hash(home):
     assert "argv" not in entry.end.body
     assert VALUE.encode() not in files_of(home)
     assert b"another-value" not in files_of(home)
+
+
+async def one(console):
+    return (await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()).ref
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"runtime": VALUE},
+        {"secrets": (VALUE,)},
+        {"ports": (VALUE,)},
+        {"workspace": VALUE},
+        {"ports": (f"127.0.0.1:{VALUE}:80",)},
+    ],
+)
+async def test_a_value_in_a_field_of_another_form_is_a_hash_in_the_row_and_its_error(home, fields):
+    async with open_console(Config(secrets=UNUSED), backends=[FakeBackend()]) as console:
+        with suppress(ConsoleError):
+            await console.perform(Create(SandboxSpec("one", image="x", **fields), "fake", "local")).result()
+        [entry] = await rows(console, "create")
+    assert "hmac:" in str(entry.attempt.body["spec"])
+    assert VALUE.encode() not in files_of(home)
+
+
+async def test_fields_of_a_usual_form_stay_readable(home):
+    fields = {"runtime": "io.containerd.runsc.v1", "ports": ("127.0.0.1:18080:80", "[::1]:18081:81")}
+    async with open_console(
+        Config(secrets={**UNUSED, "A_LONGER_NAME": UNUSED["OTHER"]}), backends=[FakeBackend()]
+    ) as console:
+        spec = SandboxSpec("one", image="x", secrets=("A_LONGER_NAME",), **fields)
+        with suppress(ConsoleError):
+            await console.perform(Create(spec, "fake", "local")).result()
+        [entry] = await rows(console, "create")
+    told = entry.attempt.body["spec"]
+    assert {name: tuple(told[name]) if name != "runtime" else told[name] for name in fields} == fields
+    assert told["secrets"] == ["A_LONGER_NAME"]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [lambda ref: Kill(ref, VALUE), lambda ref: EndShell(ref, VALUE), lambda ref: Forward(ref, 80, VALUE)],
+)
+async def test_an_argument_of_another_form_is_a_hash_too(home, act):
+    async with open_console(Config(secrets=UNUSED), backends=[FakeBackend()]) as console:
+        ref = await one(console)
+        with suppress(ConsoleError):
+            await console.perform(act(ref), consent=Consent(yes=True)).result()
+        with suppress(ConsoleError):
+            await console.shell(OpenShell(ref, attach=VALUE))
+    assert VALUE.encode() not in files_of(home)
+
+
+REASON = f"on 2026-11-30 at 06:45, exfiltration to 203.0.113.77 (see Grafana): {VALUE}, token={VALUE}."
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_reason_has_no_value_in_rows_refusals_silences_or_the_state(home, monkeypatch, known):
+    monkeypatch.setenv("OF_OURS", VALUE)
+    secrets = {"OURS": SecretSource(source="env:OF_OURS")} if known else UNUSED
+    async with open_console(Config(secrets=secrets), backends=[FakeBackend()]) as console:
+        ref = await one(console)
+        yes = Consent(yes=True, confirm="one")
+        await console.perform(Quarantine(ref, REASON), consent=yes).result()
+        with pytest.raises(Denied, match=r"exfiltration to 203\.0\.113\.77"):
+            await console.perform(Exec(ref, ("true",))).result()
+        [entry] = await rows(console, "quarantine")
+        await console.perform(Release(ref), consent=yes).result()
+        await AlertBook(console).silence("rule", "one", 60, REASON)
+    written = files_of(home)
+    assert VALUE.encode() not in written
+    start, colon, end = entry.attempt.body["reason"].partition("): ")
+    assert (start + colon, VALUE in end) == (REASON.partition(VALUE)[0], False)
+    assert ("[secret]" in end, "hmac:" in end) == (known, not known)
+
+
+async def test_a_host_with_a_known_value_is_masked_however_it_is_written(home, monkeypatch):
+    """Hosts are in lower case. A spec's were masked only as they were typed."""
+    monkeypatch.setenv("OF_OURS", VALUE)
+    secrets = {"OURS": SecretSource(source="env:OF_OURS")}
+    async with open_console(Config(secrets=secrets), backends=[FakeBackend()]) as console:
+        egress = (f"{VALUE.lower()}.example.com", f"{VALUE}.{VALUE.lower()}.example.com")
+        done = await console.perform(Create(SandboxSpec("one", image="x", egress=egress), "fake", "local")).result()
+        await console.perform(ChangeEgress(done.ref, tuple(map(EgressRule, egress)))).result()
+    assert VALUE.lower().encode() not in files_of(home / "state/audit").lower()

@@ -298,6 +298,10 @@ class Console(FleetReads):
         await self._performer.refuse(action, reason)
         raise reason
 
+    async def sentence(self, text: str) -> str:
+        """What somebody writes, as it may be kept: without values of secrets (docs/secrets.md)."""
+        return await self._gate.sentence(text)
+
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
         """Open a shell through the gate; its end is noted when it is closed."""
         return await self._work.begin(self._shell(request, consent))

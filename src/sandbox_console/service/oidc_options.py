@@ -42,8 +42,7 @@ class OidcOptions(Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise ConfigError for what cannot work, or would not be safe."""
-        url = urlsplit(self.issuer)
-        if url.scheme != "https" and not (url.scheme == "http" and url.hostname in _LOCAL):
+        if not is_safe(self.issuer):
             raise ConfigError(
                 f"serve.oidc.issuer: {self.issuer!r} is no https address", hint="as in https://login.example"
             )
@@ -84,3 +83,12 @@ class OidcOptions(Struct, frozen=True, kw_only=True):
 
 def _is_plain(name: str) -> bool:
     return 0 < len(name) <= 100 and name.isprintable() and name == name.strip()
+
+
+def is_safe(address: object) -> bool:
+    """Whether an address of a provider's is https, or of this machine."""
+    try:
+        url = urlsplit(address) if isinstance(address, str) else urlsplit("")
+        return bool(url.hostname) and (url.scheme == "https" or (url.scheme == "http" and url.hostname in _LOCAL))
+    except ValueError:  # a broken [IPv6] address
+        return False

@@ -24,6 +24,7 @@ from sandbox_console.model.action import (
     Fork,
     OpenShell,
     Permit,
+    Quarantine,
     Remove,
     Restart,
     Start,
@@ -116,6 +117,8 @@ class Performer:
 
         backend = await self._fleet.use(*place_of(request.action))
         action = _marked(request.action, backend)
+        if isinstance(action, Quarantine):  # the reason is shown until the release, in refusals, lists and alerts too
+            action = structs.replace(action, reason=await self._gate.sentence(action.reason))
         await self._give_workspace(request)
         note_before(self._fleet.names, action)
         injects = self._vault.injects(backend.capabilities())

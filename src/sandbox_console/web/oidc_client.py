@@ -5,7 +5,6 @@ Everything here blocks, so it runs in threads.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -13,10 +12,13 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from sandbox_console.errors import Unsupported
-from sandbox_console.service.oidc_options import OidcOptions
+from sandbox_console.service.oidc_options import OidcOptions, is_safe
 
 PROVIDER_S = 10.0
 """How long the provider may take to answer one request."""
+
+_NEEDED = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+_OPTIONAL = ("userinfo_endpoint", "end_session_endpoint")
 
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures with a public key: no ``none``, and nothing that the client's secret could forge."""
@@ -109,6 +111,9 @@ class Provider:
             found = self._get(f"{self._options.issuer.rstrip('/')}/.well-known/openid-configuration")
             if found.get("issuer") != self._options.issuer:
                 raise ProviderFailed(f"the provider calls itself {found.get('issuer')!r}, not {self._options.issuer!r}")
+            for name in (*_NEEDED, *(name for name in _OPTIONAL if name in found)):
+                if not is_safe(found.get(name)):
+                    raise ProviderFailed(f"the provider's {name} is no https address: {found.get(name)!r}"[:300])
             self._known = found
         return self._known
 
@@ -116,10 +121,12 @@ class Provider:
         import requests
 
         try:
-            answer = requests.get(url, headers=dict(headers or {}), timeout=PROVIDER_S, allow_redirects=False)
+            with requests.Session() as session:
+                _bound(session)
+                answer = session.get(url, headers=dict(headers or {}), timeout=PROVIDER_S)
             answer.raise_for_status()
             found = answer.json()
-        except (requests.RequestException, json.JSONDecodeError) as error:
+        except (requests.RequestException, ValueError, RecursionError) as error:  # a huge number, or very deep JSON
             raise ProviderFailed(f"{url} cannot be read: {error}"[:300]) from error
         if not isinstance(found, dict) or answer.status_code != 200:
             raise ProviderFailed(f"{url} has no JSON object")
@@ -128,11 +135,20 @@ class Provider:
     def _session(self) -> Any:
         from authlib.integrations.requests_client import OAuth2Session
 
-        return OAuth2Session(
+        session = OAuth2Session(
             self._options.client_id, self._secret or None, scope=" ".join(self._options.scopes),
             redirect_uri=self._redirect, code_challenge_method="S256",
             token_endpoint_auth_method="client_secret_basic" if self._secret else "none",
         )  # fmt: skip
+        _bound(session)
+        return session
+
+
+def _bound(session: Any) -> None:
+    from sandbox_console.web.bounded_answers import BoundedAdapter
+
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, BoundedAdapter(PROVIDER_S))
 
 
 def need_package() -> None:

@@ -13,8 +13,11 @@ import base64
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from hmac import compare_digest, digest
-from typing import TypeVar
+from threading import Thread
+from typing import TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +29,10 @@ from sandbox_console.web.oidc_client import Attempt, Provider, ProviderFailed
 ATTEMPT_S = 600.0
 HANDED_S = 60.0
 MOST = 1024
+ANSWER_S = 30.0
+"""How long a login may wait for the provider, which is asked up to four times for it."""
+ASKED_MOST = 16
+"""How many threads may wait for the provider."""
 
 T = TypeVar("T")
 
@@ -55,13 +62,14 @@ class OidcLogins:
         self.cookie_name = f"sandbox_console_way_{secrets.token_hex(4)}"
         self.title = options.title
         self._key = secrets.token_bytes(32)
+        self._asked = 0
         self._used: dict[str, None] = {}
         self._handed: dict[str, _Handed] = {}
 
     async def begin(self) -> tuple[str, str]:
         """Where to send a browser, and the value of the cookie that it gets. Raises OidcFailed."""
         try:
-            attempt = await asyncio.to_thread(self._provider.begin)
+            attempt = await self._ask(self._provider.begin)
         except ProviderFailed as error:
             raise OidcFailed(str(error)) from error
         kept = msgspec.structs.replace(attempt, url="")
@@ -78,7 +86,7 @@ class OidcLogins:
         if not code:
             raise OidcFailed("the provider let nobody in")
         try:
-            claims, id_token = await asyncio.to_thread(self._provider.finish, begun.attempt, code)
+            claims, id_token = await self._ask(partial(self._provider.finish, begun.attempt, code))
         except ProviderFailed as error:
             raise OidcFailed(str(error)) from error
         name, access = self._options.name(claims), self._options.access(claims)
@@ -116,7 +124,49 @@ class OidcLogins:
         """Where a person logs out at the provider; empty if that is not possible."""
         if person is None or not person.proof:
             return ""
-        return await asyncio.to_thread(self._provider.end_session, person.proof, back)
+        try:
+            return await self._ask(partial(self._provider.end_session, person.proof, back))
+        except ProviderFailed:
+            return ""
+
+    async def _ask(self, call: Callable[[], T]) -> T:
+        """Call the provider in a thread that nobody waits for longer than 30 s. Raises ProviderFailed.
+
+        The page's own threads are not used: a provider that keeps all of its callers waiting holds up logins only.
+        """
+        if self._asked >= ASKED_MOST:
+            raise ProviderFailed("the provider has not answered earlier requests yet")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def asking() -> None:
+            try:
+                found = partial(_settle, answer, result=call())
+            except Exception as error:  # noqa: BLE001 - it is raised where the answer is waited for
+                found = partial(_settle, answer, error=error)
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(self._answered, found)
+
+        self._asked += 1
+        Thread(target=asking, name="provider", daemon=True).start()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await answer
+        except TimeoutError:
+            raise ProviderFailed(f"the provider has not answered within {ANSWER_S:g} s") from None
+
+    def _answered(self, settle: Callable[[], None]) -> None:
+        self._asked -= 1
+        settle()
+
+
+def _settle(answer: asyncio.Future[T], result: T | None = None, error: Exception | None = None) -> None:
+    if answer.done():  # nobody waits any more
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(cast("T", result))
 
 
 def _same(known: str, shown: str) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sandbox_console.backends.docker import syscall_filter
 from sandbox_console.model.sandbox import Diagnosis
 
+_AROUND = Diagnosis(
+    "egress.host", "warning", "not enforced: the engine is in a virtual machine, and only its addresses are refused",
+    "let nothing listen on the machine around it that a sandbox must not reach, or deny its addresses by rules",
+)  # fmt: skip
 _GUARDS = ("seccomp", "apparmor", "selinux", "rootless", "userns")
 
 
@@ -28,9 +33,17 @@ def look(info: Mapping[str, Any], no_gateway: str, *, apart: bool = False) -> It
         yield Diagnosis("egress", "warning", no_gateway, "sandboxes without egress and ports need no gateway")
     else:
         yield Diagnosis("egress", "ok", "gateways can be made")
-        yield _own_addresses(apart=apart or "name=rootless" in map(str, info.get("SecurityOptions") or ()))
+        if in_virtual_machine(info):
+            yield _AROUND
+        else:
+            yield _own_addresses(apart=apart or "name=rootless" in map(str, info.get("SecurityOptions") or ()))
     for warning in info.get("Warnings") or ():
         yield Diagnosis("warning", "warning", str(warning).removeprefix("WARNING: "))
+
+
+def in_virtual_machine(info: Mapping[str, Any]) -> bool:
+    """Whether an engine that is reached by a socket of this machine runs on another kernel, as in Docker Desktop."""
+    return bool(info.get("KernelVersion")) and info["KernelVersion"] != os.uname().release
 
 
 def _own_addresses(*, apart: bool) -> Diagnosis:

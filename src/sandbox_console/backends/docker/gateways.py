@@ -21,6 +21,7 @@ from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.docker import gateway_config as bodies
 from sandbox_console.backends.docker import gateway_start as running
 from sandbox_console.backends.docker import ports
+from sandbox_console.backends.docker.diagnosis import in_virtual_machine
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.gateway_config import Gateway
 from sandbox_console.backends.docker.labels import EGRESS, gateway_name
@@ -265,6 +266,8 @@ class Gateways:
         reason = ""
         if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
             reason = "the addresses of the engine's machine are unknown; recreate the sandbox if they are known now"
+        elif in_virtual_machine(self._connection.info):
+            reason = "the engine is in a virtual machine: its addresses are refused, not those of the machine around it"
         elif await asyncio.to_thread(self._says, token, APART):
             reason = "the engine has a network of its own (rootless, in a container): only its machine's are refused"
         bridge_facts = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()

@@ -63,7 +63,7 @@ class AlertBook:
 
     async def silence(self, rule: str, sandbox: str, seconds: float, reason: str = "") -> Silence:
         """Turn off messages of matching rules and sandboxes. Raises Denied, AuditUnavailable, ConsoleError."""
-        now = self._now()
+        now, reason = self._now(), await self._console.sentence(reason)
         store, by = self._store, self._console.audit_log.actor
 
         async def act() -> Silence:

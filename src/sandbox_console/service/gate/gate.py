@@ -28,7 +28,7 @@ from sandbox_console.errors import (
     TimedOut,
     Unsupported,
 )
-from sandbox_console.model.action import Action, ChangeEgress, Create, DenyEgress, Permit, Update
+from sandbox_console.model.action import Action, Create, Permit, Update
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.event import Acted
 from sandbox_console.model.image import Snapshot
@@ -103,7 +103,7 @@ class Gate:
                 await self._refuse(journal, request, refusal)
                 raise refusal
             target, body, words = await self._row(request)
-            permit = await journal.begin(request.action.verb, request.backend, target, body)
+            permit = await journal.begin(request.action.verb, self._mask(request.backend), target, body)
             self._audit_log.note_problem("")
         except AuditUnavailable as error:
             self._audit_log.note_problem(error.message)
@@ -141,15 +141,15 @@ class Gate:
 
     def _ended(self, request: Request, words: Words | None, body: Mapping[str, Any]) -> dict[str, Any]:
         """The end's body, with the words that its attempt withheld if all values are known by now, else without."""
-        mask = self._mask(request)
-        ended: dict[str, Any]
         if words is None:
-            ended = masked(body, mask)
-        elif self._unread(request):
-            ended = masked(body, lambda text: words.text(mask(text)))
-        else:
-            ended = masked({**words.arguments, **body}, mask)
-        return ended
+            return self._masked(body)
+        if self._unread(request):
+            return self._masked(body, words.text)
+        return self._masked({**words.arguments, **body})
+
+    def _masked(self, body: Mapping[str, Any], more: Callable[[str], str] = str) -> dict[str, Any]:
+        found: dict[str, Any] = masked(body, lambda text: more(self._mask(text)))
+        return found
 
     async def _finish(
         self, journal: Journal, request: Request, permit: Permit, outcome: Outcome, dur_us: int, body: dict[str, Any],
@@ -173,7 +173,7 @@ class Gate:
         denial = masked(denial, words.text) if words else denial
         outcome = _outcome_of(refusal)
         action = request.action
-        refusal.audit_id = await journal.refuse(action.verb, request.backend, target, body, outcome, denial)
+        refusal.audit_id = await journal.refuse(action.verb, self._mask(request.backend), target, body, outcome, denial)
         self._tell(request, refusal.audit_id, outcome, refusal.message, "")
 
     def _tell(self, request: Request, audit_id: int, outcome: Outcome, message: str, target: str) -> None:
@@ -182,11 +182,11 @@ class Gate:
 
     def _failure(self, request: Request, error: Exception) -> ConsoleError:
         if isinstance(error, ConsoleError):
-            error.message = self._vault.redactor.text(error.message)
-            error.hint = self._vault.redactor.text(error.hint)
+            error.message = self._mask(error.message)
+            error.hint = self._mask(error.hint)
             error.args = (error.message,)
             return error
-        text = self._vault.redactor.text(f"{type(error).__name__}: {error}")
+        text = self._mask(f"{type(error).__name__}: {error}")
         return BackendError(f"{request.action.verb} on {request.backend} failed unexpectedly: {text}")
 
     async def _secrets(self, request: Request) -> list[ResolvedSecret]:
@@ -219,15 +219,22 @@ class Gate:
         body = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
         words = None
         if self._unread(request):  # the row's end has them, masked, once the values are read
-            words = Words(body, self._key, self.rules.hash_words_from)
+            words = self._words(body)
             body = words.body
-        mask = self._mask(request)
-        return mask(target_of(request.action)), masked(body, mask), words
+        return self._mask(target_of(request.action)), self._masked(body), words
 
-    def _mask(self, request: Request) -> Callable[[str], str]:
-        """A function that masks known values in a row."""
-        hosts = isinstance(request.action, (ChangeEgress, DenyEgress))
-        return self._vault.host if hosts else self._vault.redactor.text
+    def _words(self, body: Mapping[str, Any]) -> Words:
+        return Words(body, self._key, self.rules.hash_words_from, self._vault.names)
+
+    async def sentence(self, text: str) -> str:
+        """What somebody writes, as it may be kept and shown for long: masked, and with hashes if a value is unknown."""
+        await self._vault.learn_plain()
+        unread = self.rules.hash_words_for == "any" and self._vault.unread(self._vault.names, acting=True)
+        return self._words({}).sentence(self._mask(text)) if unread else self._mask(text)
+
+    def _mask(self, text: str) -> str:
+        """Mask known values in a row, also in lower case, as hosts are written."""
+        return self._vault.host(text)
 
     def _names(self, request: Request) -> list[str]:
         """The secrets whose values may be in the words: the sandbox's own, and all others if the policy says so."""

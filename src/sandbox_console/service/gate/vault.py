@@ -120,9 +120,8 @@ class Vault:
         return secret
 
     def host(self, name: str) -> str:
-        """A host name that a guest chose, masked. Names are reported in lower case, whatever was requested."""
-        masked = self.redactor.text(name)
-        return masked if masked != name else self._in_hosts.text(name)
+        """A text with host names, masked. Hosts are reported in lower case, whatever was requested."""
+        return self._in_hosts.text(self.redactor.text(name))
 
     def holds(self, data: bytes) -> bool:
         """Whether plain bytes contain a known value, or a host name one."""
