@@ -55,7 +55,8 @@ async def test_each_layer_of_a_pull_has_a_line(run_app):
         await opened(app, pilot)
         layers = Layers()
         for said in (
-            "Pulling from team/app",
+            "1: Pulling from team/app",
+            "Digest: sha256:1",
             "aa11: Pull complete",
             "bb22: Waiting",
             "cc33: Downloading 2/9 MiB (22 %)",

@@ -10,6 +10,8 @@ from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 _SHOWN = 4
 _DONE = ("Pull complete", "Already exists", "done")
+_WHOLE = ("Digest", "Status")
+"""What an engine writes before a colon about the whole image, at its end. At its beginning that is the tag."""
 
 
 class Layers(Struct):
@@ -21,7 +23,7 @@ class Layers(Struct):
     def note(self, line: str) -> None:
         """Add a line of the operation's progress: ``layer: state``, or a text without a layer."""
         layer, colon, state = line.partition(": ")
-        if colon and " " not in layer:
+        if colon and " " not in layer and layer not in _WHOLE and not state.startswith("Pulling from"):
             self.states[layer] = state
         else:
             self.said = line
