@@ -15,13 +15,14 @@ from tests.support.require import requires
 
 from sandbox_console.backends.a3s import A3sProvider
 from sandbox_console.backends.base import BackendSettings
+from sandbox_console.errors import ConsoleError
 from sandbox_console.library import open_console
 from sandbox_console.model.action import Exec
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.servers.a3s_box import bridge, host
-from sandbox_console.servers.a3s_box.protocol import OPERATIONS
+from sandbox_console.servers.a3s_box.protocol import OPERATIONS, failure
 from sandbox_console.testing.permits import permit
 
 __all__ = ["permit"]
@@ -54,7 +55,10 @@ class Within:
     """The shim without a process of its own for each call, which takes most of the time."""
 
     def request(self, request):
-        answer = asyncio.run(bridge._answer(json.dumps(request).encode(), None, "", (), read_only=False))
+        try:
+            answer = asyncio.run(bridge._answer(json.dumps(request).encode(), None, "", (), read_only=False))
+        except ConsoleError as error:
+            answer = failure(error)
         return _decode_response(answer.decode(), "", 0)
 
 

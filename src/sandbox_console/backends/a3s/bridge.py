@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sandbox_console.backends.a3s.options import Runtime
-from sandbox_console.backends.a3s.provider import WITHIN
+from sandbox_console.backends.a3s.options import WITHIN, Runtime
 from sandbox_console.backends.common.remote import ANSWER_S, MOST_BYTES, Silent
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, ConsoleError, NotFound, UsageError
 

@@ -12,6 +12,8 @@ from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.common.options import check_known
 from sandbox_console.errors import ConfigError
 
+WITHIN = "SANDBOX_CONSOLE_WITHIN_A3S"
+"""A variable of the processes that the backend starts. A console among them, as the shim is one, does not ask again."""
 _OPTIONS = ("runtimes",)
 _EXAMPLE = '[backends.a3s.runtimes.local] binary = "/usr/local/bin/a3s-box"'
 

@@ -6,11 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import ClassVar
 
-from sandbox_console.backends.a3s.options import runtimes
+from sandbox_console.backends.a3s.options import WITHIN, runtimes
 from sandbox_console.backends.base import Backend, BackendSettings
-
-WITHIN = "SANDBOX_CONSOLE_WITHIN_A3S"
-"""A variable of the processes that the backend starts. A console among them, as the shim is one, does not ask again."""
 
 
 class A3sProvider:
