@@ -399,3 +399,21 @@ def test_yaml_reads_what_yaml_wrote_as_compose_would(value: object) -> None:
     except UsageError:  # control characters, which YAML does not have
         assert not text.isprintable()
     assert yaml.safe_load("a: 22:22") == {"a": 1342}, "why the loader is not PyYAML's own"
+
+
+@pytest.mark.parametrize(
+    "text", ["/* " * 300_000, '{"a": ' + '"\\' * 300_000, '"\\"' * 300_000, '{"a": "' + '\\"' * 300_000]
+)
+def test_a_file_that_closes_nothing_is_refused_and_not_searched_for_hours(text):
+    """Each opening was searched to the end of the file: 4 times as long for twice the size."""
+    with pytest.raises(UsageError, match="not JSON with comments"):
+        parse_jsonc("devcontainer.json", text)
+
+
+@pytest.mark.parametrize("size", ["9" * 400, "9" * 400 + "g", "9" * 19 + "k"])
+def test_sizes_and_numbers_that_are_too_large_are_left(size):
+    imported = run(f"docker run --memory {size} --cpus 1e999 alpine")
+    assert not imported.fields.keys() & {"memory_mib", "cpus"}
+    assert [reason for flag, reason in imported.left if flag.startswith(("--memory", "--cpus"))] == [
+        "it is too large"
+    ] * 2

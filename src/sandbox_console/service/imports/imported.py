@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ WORKSPACE = "/workspace"
 NO_FIELD = "a spec has no field for it"
 ANY_HOST = "it could reach any host; a sandbox reaches only those in egress, and has none yet"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgBKMG]?)(?:[iI]?[bB])?\Z")
+_TOO_LARGE = 2.0**63
 _UNIT = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -53,7 +55,9 @@ class Imported(Struct):
         except ValueError:
             self.leave(f"{flag} {text}", "it is not a number")
             return
-        if value > 0:
+        if not math.isfinite(value):
+            self.leave(f"{flag} {text}", "it is too large")
+        elif value > 0:
             self.fields[name] = value
 
     def memory(self, flag: str, text: object) -> None:
@@ -62,8 +66,10 @@ class Imported(Struct):
         if match is None:
             self.leave(f"{flag} {text}", "it is not a size")
             return
-        size = int(float(match[1]) * _UNIT[match[2].lower()])
-        if size:
+        size = float(match[1]) * _UNIT[match[2].lower()]
+        if size >= _TOO_LARGE:
+            self.leave(f"{flag} {match[0][:40]}", "it is too large")
+        elif size := int(size):
             self.fields["memory_mib"] = parse_size_mib(f"{-(-size // (1 << 20))}M")
 
     def port(self, flag: str, text: str) -> None:
