@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -11,7 +11,7 @@ from sandbox_console.backends.docker.contexts import Endpoint
 from sandbox_console.backends.docker.engine import Engine
 from sandbox_console.backends.docker.failures import Lost, Refused
 from sandbox_console.backends.docker.raw_http import Dechunker, blocks
-from sandbox_console.errors import BackendUnreachable
+from sandbox_console.errors import BackendUnreachable, UsageError
 
 CHUNKS = b"3\r\na\r\n\r\n1F\r\n" + b"x" * 31 + b"\r\n2;ext=1\r\nyz\r\n"
 BODY = b"a\r\n" + b"x" * 31 + b"yz"
@@ -49,30 +49,40 @@ async def read(engine):
         return b"".join([part async for part in body])
 
 
+def decoded(wire, size):
+    """The body of a wire that comes in pieces of a size, which must say how long each of its parts is."""
+    chunks, parts = Dechunker(), []
+    counts = [chunks.feed(wire[at : at + size], parts) for at in range(0, len(wire), size)]
+    assert sum(counts) == sum(map(len, parts))
+    assert chunks.ended
+    return b"".join(parts)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
 def test_chunks_are_taken_off_whatever_the_pieces(size):
-    chunks, wire = Dechunker(), CHUNKS + b"0\r\n\r\n"
-    assert b"".join(chunks.feed(wire[at : at + size]) for at in range(0, len(wire), size)) == BODY
-    assert chunks.ended
+    assert decoded(CHUNKS + b"0\r\n\r\n", size) == BODY
 
 
 LINES = [b"x" * size + b"\n" for size in (1, 10, 13, 200, 300, 300)]
 ODD = [b"a\r\n", b"\r\n\r\n", b"5\r\nabcde\r\n", b"0\r\n\r\n", b"1_0\r\n"]  # that look like chunks themselves
 
 
-@pytest.mark.parametrize("contents", [LINES, ODD, LINES + ODD, [*LINES[:3], ODD[3], *LINES[3:]]])
+LARGE = [b"\r\n5\r\n" * 4000, b"y" * 20_000]
+
+
+@pytest.mark.parametrize(
+    "contents", [LINES, ODD, LINES + ODD, [*LINES[:3], ODD[3], *LINES[3:]], LARGE, [*LARGE, *LINES, *LARGE, *ODD]]
+)
 @pytest.mark.parametrize("size", [1, 7, 100, 1000, 100_000])
 def test_chunks_that_are_taken_off_together_are_those_that_would_be_one_by_one(contents, size):
     wire = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in contents * 20) + b"0\r\n\r\n"
-    chunks = Dechunker()
-    assert b"".join(chunks.feed(wire[at : at + size]) for at in range(0, len(wire), size)) == b"".join(contents * 20)
-    assert chunks.ended
+    assert decoded(wire, size) == b"".join(contents * 20)
 
 
 @pytest.mark.parametrize("wire", [b"x\r\n", b"-1\r\n", b"ffffffffff\r\n", b"1" * 100, b"\r\n"])
 def test_what_is_no_chunk_is_an_answer_that_broke(wire):
     with pytest.raises(ConnectionError):
-        Dechunker().feed(wire)
+        Dechunker().feed(wire, [])
 
 
 @pytest.mark.parametrize(
@@ -117,6 +127,83 @@ async def test_nobody_there_is_told_as_everywhere(tmp_path):
     with pytest.raises(BackendUnreachable, match="there is no socket at"):
         await read(engine)
     await engine.close()
+
+
+async def taken(reader):
+    """The body of a request in chunks, as a server takes it."""
+    found = b""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        found += (await reader.readexactly(size + 2))[:-2]
+    return found + await reader.readexactly(2)
+
+
+@asynccontextmanager
+async def engine_that_takes(tmp_path, takes):
+    server = await asyncio.start_unix_server(takes, tmp_path / "s")
+    engine = Engine("far", Endpoint(f"unix://{tmp_path / 's'}"))
+    try:
+        yield engine
+    finally:
+        await engine.close()
+        server.close()
+
+
+async def parts(*sizes, then=None):
+    for size in sizes:
+        yield b"z" * size
+    if then is not None:
+        raise then
+
+
+async def test_what_is_sent_arrives_whole_in_chunks(tmp_path):
+    heads, bodies = [], []
+
+    async def takes(reader, writer):
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        bodies.append(await taken(reader))
+        writer.write(answer("200 OK\r\nContent-Length: 0", b""))
+        writer.close()
+
+    async with engine_that_takes(tmp_path, takes) as engine:
+        await engine.put_tar("containers/a/archive", {"path": "/x y"}, parts(5, 0, 3_000_000, 1))
+    assert heads[0].startswith(b"PUT /containers/a/archive?path=/x+y HTTP/1.1\r\n")
+    assert bodies == [b"z" * 3_000_006 + b"\r\n"]
+
+
+async def test_an_engine_that_refuses_before_all_is_sent_is_told(tmp_path):
+    async def takes(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer("403 Forbidden\r\nContent-Length: 23", b'{"message":"read-only"}'))
+        await writer.drain()
+        writer.close()
+
+    async with engine_that_takes(tmp_path, takes) as engine:
+        with pytest.raises(Refused, match="read-only"):
+            await engine.put_tar("containers/a/archive", {}, parts(*[1_000_000] * 30))
+
+
+@pytest.mark.parametrize("failure", [UsageError("not a tar"), BrokenPipeError(32, "stdin"), OSError(5, "read")])
+async def test_a_failure_of_what_is_sent_is_raised_as_it_is(tmp_path, failure):
+    async def takes(reader, writer):
+        with suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            await taken(reader)
+        writer.close()
+
+    async with engine_that_takes(tmp_path, takes) as engine:
+        with pytest.raises(type(failure)) as caught:
+            await engine.put_tar("containers/a/archive", {}, parts(10, then=failure))
+    assert caught.value is failure
+
+
+async def test_an_engine_that_hangs_up_on_what_is_sent_is_lost(tmp_path):
+    async def takes(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async with engine_that_takes(tmp_path, takes) as engine:
+        with pytest.raises(Lost):
+            await engine.put_tar("containers/a/archive", {}, parts(*[1_000_000] * 10))
 
 
 async def test_blocks_are_the_same_bytes():

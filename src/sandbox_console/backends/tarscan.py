@@ -49,6 +49,12 @@ class TarScanner:
 
     def feed(self, chunk: bytes) -> Iterator[Member]:
         """The members whose headers are complete now."""
+        if self.ended:
+            return
+        if self._skip and not self._rest:  # most of an archive: data that nobody looks at is not copied either
+            skipped = min(self._skip, len(chunk))
+            self._skip -= skipped
+            chunk = chunk[skipped:]
         self._rest += chunk
         while not self.ended:
             dropped = min(self._skip, len(self._rest))

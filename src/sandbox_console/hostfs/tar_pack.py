@@ -15,7 +15,7 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.walk import DEEPEST, Folder, Location
 from sandbox_console.model.cancellation import run_to_completion
 
-_CHUNK = 256 * 1024
+_CHUNK = 1 << 20
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 

@@ -118,12 +118,33 @@ class Engine:
             async with self.stream(path, params) as chunks:
                 yield chunks
             return
-        target = URL(f"http://localhost/{path}").with_query(dict(params)).raw_path_qs
         with self.translated():
-            async with raw_http.get(self.endpoint.socket, target) as (status, body):
+            async with raw_http.get(self.endpoint.socket, _target(path, params)) as (status, body):
                 if status >= 400:
                     raise refused(_message(b"".join([part async for part in body]), None), status)
                 yield body
+
+    async def put_tar(self, path: str, params: Params, source: AsyncIterator[bytes]) -> None:
+        """Send a tar: cheaper if the engine is on a Unix socket.
+
+        Raises Refused, BackendUnreachable; Lost if it breaks off; and whatever ``source`` raises.
+        """
+        if self.endpoint.socket is None:
+            headers = {"Content-Type": "application/x-tar"}
+            async with self.stream(path, params, method="PUT", source=source, headers=headers) as answer:
+                async for _ in answer:
+                    pass
+            return
+        body = _Source(source)
+        try:
+            with self.translated():
+                status, said = await raw_http.put_tar(self.endpoint.socket, _target(path, params), body.chunks())
+        except ConsoleError:
+            if body.failure is not None:
+                raise body.failure from None
+            raise
+        if status >= 400:
+            raise refused(_message(said, None), status)
 
     def speaks(self, version: str) -> None:
         """Use the API version that the engine reported: aiodocker would request it a second time."""
@@ -225,6 +246,10 @@ class _Source:
         except Exception as error:
             self.failure = error
             raise
+
+
+def _target(path: str, params: Params) -> str:
+    return URL(f"http://localhost/{path}").with_query(dict(params)).raw_path_qs
 
 
 def _message(body: bytes, reason: str | None) -> str:

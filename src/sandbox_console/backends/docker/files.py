@@ -86,12 +86,7 @@ async def upload(engine: Engine, id: str, path: str, archive: AsyncIterator[byte
     await _need_directory(engine, guest_path, path)
     params: dict[str, str | int] = {"path": guest_path.path, "noOverwriteDirNonDir": 1}
     try:
-        async with engine.stream(
-            container_path(id, "archive"), params, method="PUT", source=guarded(archive),
-            headers={"Content-Type": "application/x-tar"},
-        ) as answer:  # fmt: skip
-            async for _ in answer:
-                pass
+        await engine.put_tar(container_path(id, "archive"), params, guarded(archive))
     except Refused as error:
         raise _not_unpacked(path, error) from error
 
