@@ -25,6 +25,7 @@ from sandbox_console.errors import (
     NotFound,
     UsageError,
 )
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Exec
 from sandbox_console.model.event import HealthChanged
 from sandbox_console.model.sandbox import SandboxRef, Status
@@ -304,3 +305,27 @@ async def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch
         await backend_of("a3s-box", tmp_path).list()
     assert "[a3s]" in caught.value.hint
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "way", ["in a workspace", "by a link in a workspace", "home in a workspace", "others may write"]
+)
+async def test_a_program_that_somebody_else_could_replace_is_not_started(tmp_path, way):
+    (work := tmp_path / "ws").mkdir()
+    program = (work if way == "in a workspace" else tmp_path) / "a3s-box"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    program.chmod(0o777 if way == "others may write" else 0o755)
+    (work / "link").symlink_to(program)
+    table = {"binary": str(work / "link" if way == "by a link in a workspace" else program)}
+    if way == "home in a workspace":
+        table["home"] = str(work)
+    settings = BackendSettings(
+        tmp_path / "state", {"runtimes": {"lab": table}}, guests=lambda: GuestFolders.of([str(work)])
+    )
+    [made] = A3sProvider.backends(settings)
+    with pytest.raises(ConfigError, match="is not used"):
+        await made.list()
+    health = await made.health()
+    assert (health.ok, "is not used" in health.reason) == (False, True)
+    assert not (tmp_path / "started").exists()
+    await made.close()

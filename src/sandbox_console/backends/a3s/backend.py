@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from sandbox_console.backends.common.messages import not_stopped
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.placed_backend import LIVE, PlacedBackend, Runs
 from sandbox_console.errors import BackendError, ConsoleError, NotFound
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Exec, Permit
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.guest import GuestEvent, GuestProcess
@@ -45,9 +46,9 @@ class A3sBackend(PlacedBackend["SandboxSummary"], A3sImages):
     name = BACKEND
     proved = "proved against a stand-in bridge and this console's own shim; A3S Box itself was not at hand"
 
-    def __init__(self, host: str, runtime: Runtime, folder: Path) -> None:
+    def __init__(self, host: str, runtime: Runtime, guests: Callable[[], GuestFolders], folder: Path) -> None:
         self._runtime = runtime
-        self._client = Client(host, runtime)
+        self._client = Client(host, runtime, guests)
         super().__init__(host, self._client, folder)
 
     def capabilities(self) -> Capabilities:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,18 @@ from msgspec import Struct
 
 from sandbox_console.backends.a3s.options import WITHIN, Runtime
 from sandbox_console.backends.common.remote import ANSWER_S, MOST_BYTES, Silent
-from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, ConsoleError, NotFound, UsageError
+from sandbox_console.errors import (
+    BackendError,
+    BackendUnreachable,
+    ConfigError,
+    Conflict,
+    ConsoleError,
+    NotFound,
+    UsageError,
+)
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.owners import another_hand
+from sandbox_console.hostfs.walk import led_by
 
 PROTOCOL = 4
 MOST_FILE_BYTES = 48 << 20
@@ -61,9 +72,9 @@ class _Envelope(Struct):
 class Bridge:
     """The calls to one runtime. Raises ConsoleErrors, which the SDK passes on."""
 
-    def __init__(self, label: str, runtime: Runtime) -> None:
+    def __init__(self, label: str, runtime: Runtime, guests: Callable[[], GuestFolders]) -> None:
         self.label = label
-        self._runtime = runtime
+        self._runtime, self._guests = runtime, guests
         self._told: dict[str, Any] | None = None
 
     async def request(self, request: Mapping[str, object]) -> dict[str, Any]:
@@ -87,7 +98,7 @@ class Bridge:
 
     async def _run(self, what: str, sent: bytes, most: int) -> tuple[bytes, bytes, int]:
         """Start the program, in a group of its own that ends with a call which fails."""
-        binary = self._binary()
+        binary = await asyncio.to_thread(self._binary)
         env = {**os.environ, WITHIN: "1", **({"A3S_HOME": _path(self._runtime.home)} if self._runtime.home else {})}
         pipe = asyncio.subprocess.PIPE
         try:
@@ -104,12 +115,20 @@ class Bridge:
             raise
 
     def _binary(self) -> str:
-        """The program, found as the SDK finds it. Raises BackendUnreachable."""
+        """The program, found as the SDK finds it. Raises BackendUnreachable; ConfigError if others could change it."""
         wanted = self._runtime.binary or os.environ.get("A3S_BOX_BINARY") or "a3s-box"
-        if os.sep in wanted:
-            return _path(wanted)
-        if (found := shutil.which(wanted)) is None:
+        found = _path(wanted) if os.sep in wanted else shutil.which(wanted)
+        if found is None:
             raise _absent(self.label, wanted, "it is not on PATH")
+        ground = self._guests()
+        inside = [str(Path(self._runtime.home).expanduser() / "state")] if self._runtime.home else []
+        for path in (found, *inside):
+            if root := led_by(path, ground):
+                why = f"it lies in {root}, which a sandbox can write"
+                raise ConfigError(f"{self.label}: {path} is not used: {why}", hint="keep it elsewhere")
+        if why := another_hand(Path(found)):
+            hint = "it must be yours, or root's, alone: chmod go-w, chown"
+            raise ConfigError(f"{self.label}: {found} is not used: {why}", hint=hint)
         return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -20,6 +20,7 @@ from sandbox_console.backends.a3s.options import Runtime
 from sandbox_console.backends.common.buffered_process import Whole
 from sandbox_console.backends.common.remote import ExitCode, Silent
 from sandbox_console.errors import BackendUnreachable, Conflict, NotFound
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.sandbox import Exit
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ class Inspected(Struct):
 class Client:
     """The calls of one runtime. Each is a process, so there is nothing to close."""
 
-    def __init__(self, host: str, runtime: Runtime) -> None:
+    def __init__(self, host: str, runtime: Runtime, guests: Callable[[], GuestFolders]) -> None:
         self.label = f"A3S Box runtime {host!r}"
-        self._bridge = Bridge(self.label, runtime)
+        self._bridge = Bridge(self.label, runtime, guests)
         self._client: A3SAsyncBoxClient | None = None
 
     async def close(self) -> None:

@@ -25,4 +25,5 @@ class A3sProvider:
             return []
         from sandbox_console.backends.a3s.backend import A3sBackend
 
-        return [A3sBackend(name, one, settings.state_dir / name.replace("/", "%2F")) for name, one in found.items()]
+        folder, guests = settings.state_dir, settings.guests
+        return [A3sBackend(name, one, guests, folder / name.replace("/", "%2F")) for name, one in found.items()]
