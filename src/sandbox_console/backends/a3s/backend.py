@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -34,6 +35,8 @@ from sandbox_console.model.spec import SandboxSpec
 
 if TYPE_CHECKING:
     from a3s_box import AsyncSandbox, SandboxSummary
+
+_AGAIN_S = 1.0
 
 
 class A3sBackend(PlacedBackend["SandboxSummary"], A3sImages):
@@ -168,9 +171,16 @@ class A3sBackend(PlacedBackend["SandboxSummary"], A3sImages):
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[GuestEvent, None]:
         await self._place(ref)
-        async with aclosing(events.read(self._client, await self._fence(ref), since, follow=follow)) as found:
-            async for event in found:
-                yield event
+        told: Place | None = None
+        while True:
+            if (place := await self._fence(ref)) != told:
+                told = place
+                async with aclosing(events.read(self._client, place, since, follow=follow)) as found:
+                    async for event in found:
+                        yield event
+            if not follow:
+                return
+            await asyncio.sleep(_AGAIN_S)  # it has ended; a start makes another generation
 
     async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncGenerator[bytes, None]:
         need(permit)
