@@ -121,7 +121,7 @@ async def test_the_help_of_a_line_is_short_and_its_rows_are_set_in(run_app):
         await pilot.press("h", "slash", "f1")
         await until(pilot, lambda: "In the line" in screen_text(app))
         detail = screen_text(app).split("In the line")[1].split("In the audit log")[0]
-        assert "Ctrl+w      Delete word before" in detail
+        assert "Ctrl+w      Delete previous word" in detail
         assert "…" not in detail
         assert "super" not in detail
         await pilot.press("G")
