@@ -187,7 +187,8 @@ async def test_pulse_and_inbox_otherwise(run_app, sheets):
     async with run_app(FakeBackend(boxes, within=within, clock=lambda: NOW), *dead) as (app, pilot):
         app.history.note = lambda _: None
         app.history.totals.extend(Total(at * 31 % 25000, (at % 90) << 40, 300, 300) for at in range(400))
-        await until(pilot, lambda: len(app.fleet.dead) == 6)
+        await until(pilot, lambda: len(app.fleet.dead) == 6 and len(app.fleet.stats) == 17)
+        app.main.service.show_stats = lambda *_, **__: None  # a larger terminal has more rows, which are asked for
         await pilot.press("u")
         await sheets(app, pilot, "pulse-much", ready=says(app, "300 sandboxes", "holds", "300 hosts"), sizes=FEW)
         await pilot.press("escape", "i")
