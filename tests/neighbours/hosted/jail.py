@@ -42,7 +42,15 @@ class Jail:
                     os.kill(int(one.name), number)
 
     def end(self) -> None:
+        """Kill all of it, and each nsenter: one that was stopped outlives its command, and holds up the jail's end."""
+        entered = f"nsenter\0-t\0{self.pid}\0".encode()
+        with contextlib.suppress(ProcessLookupError):  # with --die-with-parent it may not have asked for that yet
+            os.kill(self.pid, signal.SIGKILL)
         self._outer.kill()
+        for one in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (one / "cmdline").read_bytes().startswith(entered):
+                    os.kill(int(one.name), signal.SIGKILL)
         self._outer.wait()
 
     async def start(self, words: Sequence[str], env: dict[str, str], cwd: str, terminal: int | None = None) -> Running:
