@@ -47,6 +47,14 @@ class Killing:
 async def recreate(backend, *rest):
     return await real(Killing(backend), *rest)
 
+async def begin(self, action, *words, **options):
+    permit = await attempt(self, action, *words, **options)
+    if action == "update":
+        reach("after the attempt")
+    return permit
+
+attempt, Journal.begin = Journal.begin, begin
+
 async def finish(*words, **options):
     reach("before the outcome")
     return await record(*words, **options)
@@ -57,7 +65,11 @@ from sandbox_console.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 CALLS = ("create", "stop", "start", "rename", "rename", "remove")
-STEPS = [*(f"{when} {name}" for name in CALLS for when in ("before", "after")), "before the outcome"]
+STEPS = [
+    "after the attempt",
+    *(f"{when} {name}" for name in CALLS for when in ("before", "after")),
+    "before the outcome",
+]
 READY = STEPS.index("before rename")
 """From here on the new one stays."""
 
@@ -112,7 +124,8 @@ def test_kill_at_each_step_leaves_the_old_or_the_new_one(here: Cli, backend: str
         found = settled(here)
         told = note(here)
         assert found["generation"] == generation + (at >= READY), step
-        assert told["replacement"] == ("finished" if at >= READY else "undone"), step
+        undone = "undone" if at else "not begun"
+        assert told["replacement"] == ("finished" if at >= READY else undone), step
         assert told["kept"] == found["ref"], step
         assert (found["ref"] == before["ref"]) == (at < READY), step
         assert "error" not in told, told

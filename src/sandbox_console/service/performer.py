@@ -99,6 +99,8 @@ class Performer:
             return result
 
         folders = isinstance(action, (Create, Update, Remove)) and bool(_workspace_of(action, request.target))
+        if isinstance(action, Update) and request.target is not None:
+            await steps.intend(request.target)
         async with self._shares.changing(*place_of(action)) if folders else nullcontext():
             try:
                 return await self._gate.run(request, effect, _row_end)

@@ -22,6 +22,8 @@ from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 
+NOT_BEGUN = 0
+"""The ``audit_id`` of an update that has not begun to replace anything."""
 _GRACE_S = 10.0
 
 
@@ -30,7 +32,7 @@ class Recreation(Struct, frozen=True, kw_only=True):
 
     ``ref`` and ``name`` are the old sandbox's, ``live`` whether it ran. The new one is called ``made`` until it gets
     the name ``wanted``, and the old one ``aside`` until it is removed. ``new`` is the ref of the new one once it is
-    made. From ``ready`` on, the new one is to stay.
+    made. From ``ready`` on, the new one is to stay. ``began`` is in seconds since the epoch.
     """
 
     audit_id: int
@@ -42,6 +44,7 @@ class Recreation(Struct, frozen=True, kw_only=True):
     aside: str
     new: str = ""
     ready: bool = False
+    began: float = 0.0
 
 
 class Steps(Protocol):

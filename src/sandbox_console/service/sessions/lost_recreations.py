@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError
 from sandbox_console.model.access import full, limited_to
-from sandbox_console.model.action import Permit
+from sandbox_console.model.action import Permit, Update
+from sandbox_console.model.audit import AuditQuery, Outcome
 from sandbox_console.model.cancellation import run_to_completion, shielded
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service.effects.recreation import Recreation
+from sandbox_console.service.effects.recreation import NOT_BEGUN, Recreation
 from sandbox_console.service.gate.audit_log import AuditLog
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.sessions.lost_records import settle
 from sandbox_console.service.sessions.shell_records import HeldRecord, ShellRecords
+
+if TYPE_CHECKING:  # imported when used: a command that changes nothing needs no journal, and it takes 15 ms
+    from sandbox_console.audit.journal import Journal
+
+_KILLED = "the process that replaced it was killed"
 
 
 class HeldSteps:
@@ -30,10 +38,24 @@ class HeldSteps:
     def __init__(self, records: ShellRecords) -> None:
         self._records = records
         self._held: HeldRecord | None = None
-        self._over = False
+        self._over = True
+
+    async def intend(self, sandbox: Sandbox) -> None:
+        """Record which sandbox is about to be changed, before its row in the audit log is written.
+
+        A process that is killed between the row and the first step is told from one killed later. A disk that cannot
+        take the record stops nothing: the first step says so if there is one.
+        """
+        intent = Recreation(
+            audit_id=NOT_BEGUN, began=time.time(), ref=str(sandbox.ref), name=sandbox.name, live=sandbox.status.live,
+            wanted="", made="", aside="",
+        )  # fmt: skip
+        with suppress(Conflict):
+            await run_to_completion(asyncio.to_thread(self._write, intent))
 
     async def note(self, step: Recreation) -> None:
         """Note the next step. Raises Conflict if that is not possible, as on a full disk."""
+        self._over = False
         await run_to_completion(asyncio.to_thread(self._write, step))
 
     def _write(self, step: Recreation) -> None:
@@ -94,11 +116,21 @@ class LostRecreations:
 
     async def _finish(self, step: Recreation, ref: SandboxRef) -> None:
         journal = await self._audit_log.journal()
+        if step.audit_id == NOT_BEGUN:
+            await self._note_not_begun(journal, step, ref)
+            return
         permit = journal.inherited(step.audit_id, "update")
         backend = await self._fleet.use(ref.backend, ref.host)
         body = await _Settlement(backend, permit, step, self._vault).run()
         details: dict[str, Any] = masked(body, self._vault.redactor.text)
         await journal.note(permit, ref.backend, step.ref, details)
+
+    async def _note_not_begun(self, journal: Journal, step: Recreation, ref: SandboxRef) -> None:
+        """Note that nothing was replaced, if the process was killed after the row of its update was written."""
+        wanted = AuditQuery(target=step.ref, action=Update.verb, outcome=Outcome.UNKNOWN, since=step.began, limit=1)
+        for entry in await self._audit_log.entries(wanted):
+            body = {"reason": _KILLED, "replacement": "not begun", "kept": step.ref}
+            await journal.note(journal.inherited(entry.attempt.seq, Update.verb), ref.backend, step.ref, body)
 
 
 class _Found(Struct, frozen=True):
@@ -118,7 +150,7 @@ class _Settlement:
         forward = found.new is not None and (self._step.ready or found.old is None)
         sandbox = found.new if forward else found.old
         body: dict[str, Any] = {
-            "reason": "the process that replaced it was killed",
+            "reason": _KILLED,
             "replacement": "finished" if forward else "undone",
             "kept": str(sandbox.ref) if sandbox else "",
         }
