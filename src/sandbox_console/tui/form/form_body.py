@@ -31,8 +31,6 @@ from sandbox_console.tui.form.secrets_row import SecretsRow
 from sandbox_console.tui.text.form_values import parse, texts_of, two_valued, with_entries_of
 from sandbox_console.tui.text.formatting import error_words, sandbox_host
 
-"""A backend and one of its hosts."""
-
 _OPEN = (Section.BASICS, Section.RESOURCES, Section.NETWORK, Section.SECRETS)
 """Sections that are initially unfolded, whatever they contain."""
 
