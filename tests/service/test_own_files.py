@@ -122,7 +122,7 @@ RENAMED = [
     Own("views.json", lambda home: Views(home, {}).names, []),
     Own("columns.json", lambda home: list(ColumnChoice(home).chosen.widths), []),
     Own("layout.json", lambda home: Split(home).share),
-    Own("shells.json", lambda home: ShellChoices(home, str).of(REF).shell, ""),
+    Own("shells.json", lambda home: ShellChoices(home, bool).of(REF).shell, ""),
     Own(f"drafts/{DraftFile(Path(), 'about')._key}-00000000.json", drafts),
     Own("names/fake%2Flocal.json", lambda home: KnownNames(home / "names").of(("fake", "local")).names, ()),
     Own("alerts.db", alerts, []),
@@ -269,7 +269,7 @@ def test_what_is_planted_for_the_part_of_a_file_is_not_written_through(home):
 def test_a_whole_file_is_read(home):
     """So that the tests above show something."""
     (home / "shells.json").write_text(json.dumps({str(REF): {"shell": "/bin/ash"}}))
-    assert ShellChoices(home, str).of(REF).shell == "/bin/ash"
+    assert ShellChoices(home, bool).of(REF).shell == "/bin/ash"
     (home / "shares.json").write_text(json.dumps({"fake/local": ["/srv/x"]}))
     assert shared_folders.read(home).all == {"/srv/x"}
     known = KnownNames(home / "names")

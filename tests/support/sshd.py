@@ -15,10 +15,16 @@ SSHD = "/usr/sbin/sshd"
 
 
 class Sshd:
-    """One server. ``folder`` holds the client's ``.ssh`` too: set HOME to it."""
+    """One server. ``folder`` holds the client's ``.ssh`` too: set HOME to it.
 
-    def __init__(self, folder: Path, name: str, options: str) -> None:
+    ``enter`` are words before its command, such as those that enter another network, where it has ``address``.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, options: str, address: str = "127.0.0.1", enter: tuple[str, ...] = ()
+    ) -> None:
         self.home = folder
+        self.address, self._enter = address, enter
         self.port = _free_port()
         self._folder = folder / name
         self._folder.mkdir()
@@ -29,7 +35,7 @@ class Sshd:
         self._keys()
         config = self._folder / "sshd_config"
         config.write_text(
-            f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self._folder}/host_key\nPidFile none\n"
+            f"ListenAddress {self.address}\nPort {self.port}\nHostKey {self._folder}/host_key\nPidFile none\n"
             f"AuthorizedKeysFile {self.home}/.ssh/id_ed25519.pub\nStrictModes no\nUsePAM no\nLogLevel DEBUG3\n"
             f"AcceptEnv *\n{self._options}\n"
         )
@@ -37,11 +43,12 @@ class Sshd:
         with (self._folder / "log").open("ab") as log:
             # A process group of its own: a server's children have the sessions, and are stopped and ended with it.
             self._process = subprocess.Popen(
-                [SSHD, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stderr=log, start_new_session=True
-            )
+                [*self._enter, SSHD, "-D", "-e", "-f", str(config)],
+                stdin=subprocess.DEVNULL, stderr=log, start_new_session=True,
+            )  # fmt: skip
         for _ in range(200):
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                if probe.connect_ex((self.address, self.port)) == 0:
                     return
             time.sleep(0.05)
         raise AssertionError(self.said())
@@ -50,7 +57,7 @@ class Sshd:
         """Put its host key into the client's known_hosts."""
         key = " ".join((self._folder / "host_key.pub").read_text().split()[:2])
         with (self.home / ".ssh/known_hosts").open("a") as known:
-            known.write(f"{alias or f'[127.0.0.1]:{self.port}'} {key}\n")
+            known.write(f"{alias or f'[{self.address}]:{self.port}'} {key}\n")
 
     def said(self) -> str:
         return (self._folder / "log").read_text(errors="replace")
@@ -92,8 +99,10 @@ class Sshd:
 
 
 @contextmanager
-def running(folder: Path, name: str = "sshd", options: str = "") -> Iterator[Sshd]:
-    server = Sshd(folder, name, options)
+def running(
+    folder: Path, name: str = "sshd", options: str = "", address: str = "127.0.0.1", enter: tuple[str, ...] = ()
+) -> Iterator[Sshd]:
+    server = Sshd(folder, name, options, address, enter)
     try:
         server.start()
         yield server

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
@@ -19,7 +22,9 @@ _WRAPS = {"base64": (76, 64), "hex": (60,)}  # columns of base64(1), PEM and xxd
 
 
 def forms(value: str) -> dict[bytes, str]:
-    """A value raw, URL-encoded, JSON-escaped, in hex and in base64 at its three alignments, each with a name.
+    """A value raw, URL-encoded, escaped, in hex and in base64 at its three alignments, each with a name.
+
+    It is escaped as in JSON, HTML, Python's literals and a shell's words.
 
     Each line of a multi-line value is a form too, as output comes in lines, which a terminal ends in its own way.
     """
@@ -64,6 +69,8 @@ def _forms(value: str) -> Iterator[tuple[bytes, str]]:
     raw = value.encode("utf-8", "surrogatepass")
     yield from _url(value)
     yield from _json(value)
+    yield from _markup(value)
+    yield from _words(value)
     for text in (raw.hex(), raw.hex().upper()):
         yield from _wrapped(text.encode(), "hex")
     for encode in _ENCODERS:
@@ -88,8 +95,33 @@ def _small_escapes(encoded: str) -> str:
 def _json(value: str) -> Iterator[tuple[bytes, str]]:
     for ascii_only in (True, False):
         text = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
-        for shown in (text, text.replace("/", "\\/")):
+        for shown in (text, text.replace("/", "\\/"), _safe_in_html(text)):
             yield shown.encode("utf-8", "surrogatepass"), "json"
+
+
+def _safe_in_html(text: str) -> str:
+    """JSON as Go's encoder writes it, and so Docker, kubectl and Terraform."""
+    return re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _markup(value: str) -> Iterator[tuple[bytes, str]]:
+    """In HTML and XML, with each of the usual ways to write a quotation mark."""
+    for quoted in (False, True):
+        text = html.escape(value, quoted)
+        numbers = text.replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+        for shown in (text, numbers, text.replace("&#x27;", "&apos;"), text.replace("&#x27;", "&#39;")):
+            yield shown.encode("utf-8", "surrogatepass"), "html"
+
+
+def _words(value: str) -> Iterator[tuple[bytes, str]]:
+    """As a word of a shell, which ``set -x`` prints, and in Python's literals."""
+    bare = re.sub(
+        r"(^[~#]|[^A-Za-z0-9_@%+=:./~#\n\x80-\U0010ffff-])", r"\\\1", value
+    )  # as printf %q and histories have it
+    for shown in (bare, value.replace("'", "'\\''"), shlex.quote(value)[1:-1] if "'" in value else value):
+        yield shown.encode("utf-8", "surrogatepass"), "shell"
+    for literal in (repr(value)[1:-1], repr(value.encode("utf-8", "surrogatepass"))[2:-1]):
+        yield literal.encode("utf-8", "surrogatepass"), "python"
 
 
 def _wrapped(text: bytes, name: str) -> Iterator[tuple[bytes, str]]:

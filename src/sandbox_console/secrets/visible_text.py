@@ -31,13 +31,15 @@ ESC = (
     rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}(?:\x1b\\|" + _CUT + rb")"
     rb"|[ -/][" + WITHIN + rb" -/]*(?:[0-~]|" + _CUT + rb")|[0-Z\\-~\x18\x1a])?"
 )  # fmt: skip
-# CSI as one character (in UTF-8), and characters without width: soft hyphen, joiners, direction marks, selectors, tags.
+# CSI as one character (in UTF-8), and characters without width: soft hyphen, joiners, direction marks, selectors, tags,
+# and marks over, under or through the letter before them, which stays readable.
 WIDTHLESS = (
     rb"\xc2\x9b"
     + _REST
     + rb"(?:[@-~]|"
     + _CUT
-    + rb")|\xc2[\x80-\x9f\xad]|\xcd\x8f|\xd8\x9c|\xe1\xa0[\x8b-\x8f]|\xe1\x85[\x9f\xa0]"
+    + rb")|\xc2[\x80-\x9f\xad]|\xcc[\x80-\xbf]|\xcd[\x80-\xaf]|\xd8\x9c|\xe1\xa0[\x8b-\x8f]|\xe1\x85[\x9f\xa0]"
+    rb"|\xe1\xaa[\xb0-\xbf]|\xe1\xab[\x80-\xbf]|\xe1\xb7[\x80-\xbf]|\xe2\x83[\x90-\xb0]|\xef\xb8[\xa0-\xaf]"
     rb"|\xe1\x9e[\xb4\xb5]|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xe3\x85\xa4|\xef\xb8[\x80-\x8f]"
     rb"|\xef\xbb\xbf|\xef\xbe\xa0|\xef\xbf[\xb0-\xbb]|\xf0\x9b\xb2[\xa0-\xa3]"
     rb"|\xf0\x9d\x85[\xb3-\xba]|\xf3\xa0[\x80-\x87][\x80-\xbf]"
@@ -53,13 +55,13 @@ _UNSEEN = lazy_pattern(_UNSEEN_TEXT)
 _CONTROLS = [bytes([one]) for one in (*range(8), 8, *range(14, 27), *range(28, 32), 127)]  # except ESC and CR
 _IDLE = b"".join(one for one in _CONTROLS if one != b"\b") + b"\x0b\x0c"
 _WIDE = lazy_pattern(WIDTHLESS)
-_LEADS = tuple(bytes([one]) for one in (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3))
+_LEADS = tuple(bytes([one]) for one in (0xC2, 0xCC, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3))
 # The beginning of a code that is not complete yet.
 _BEGUN = lazy_pattern(
     rb"(?:\x1b[" + WITHIN + rb"]*(?:\[" + _REST + rb"|\][^\x07\x18\x1a\x1b\n]*\x1b?"
     rb"|[PX^_][^\x18\x1a\x1b\n]*\x1b?|[ -/][" + WITHIN + rb" -/]*)?"
     rb"|\xc2(?:\x9b" + _REST + rb"|\x9d[^\x07\x18\x1a\x1b\n]*\x1b?|[\x90\x98\x9e\x9f][^\x18\x1a\x1b\n]*\x1b?)?"
-    rb"|\xcd|\xd8|\xe1[\x85\x9e\xa0]?|\xe2[\x80\x81]?|\xe3\x85?|\xef[\xb8\xbb\xbe\xbf]?"
+    rb"|\xcc|\xcd|\xd8|\xe1[\x85\x9e\xa0\xaa\xab\xb7]?|\xe2[\x80\x81\x83]?|\xe3\x85?|\xef[\xb8\xbb\xbe\xbf]?"
     rb"|\xf0(?:\x9b\xb2?|\x9d\x85?)?|\xf3(?:\xa0[\x80-\x87]?)?)\Z"
 )
 _C1_STRING = lazy_pattern(rb"\xc2[\x90\x98\x9d\x9e\x9f]")

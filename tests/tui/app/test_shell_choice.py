@@ -145,7 +145,7 @@ def test_environments_go_round():
 )
 def test_a_damaged_file_is_no_choice(tmp_path, damaged):
     (tmp_path / "shells.json").write_text(damaged)
-    choices = ShellChoices(tmp_path, lambda text: text)
+    choices = ShellChoices(tmp_path, lambda text: False)
     assert choices.of(AGENT) == ShellChoice()
     choices.remember(AGENT, ShellChoice(shell="/bin/sh"))
     assert choices.of(AGENT) == ShellChoice(shell="/bin/sh")
@@ -153,9 +153,17 @@ def test_a_damaged_file_is_no_choice(tmp_path, damaged):
 
 
 def test_known_secrets_and_names_that_sound_secret_are_not_stored(tmp_path):
-    choices = ShellChoices(tmp_path, lambda text: text.replace("canary", "***"))
+    choices = ShellChoices(tmp_path, lambda text: "canary" in text)
     choices.remember(AGENT, ShellChoice(env={"A": "canary", "PASSWORD": "x", "URL": "http://u:p@h/", "LANG": "C"}))
     assert choices.of(AGENT).env == {"LANG": "C"}
+    assert "canary" not in (tmp_path / "shells.json").read_text()
+
+
+@pytest.mark.parametrize("field", ["shell", "user", "workdir"])
+def test_what_may_be_a_secret_is_not_stored_in_any_field(tmp_path, field):
+    choices = ShellChoices(tmp_path, lambda text: "canary" in text)
+    choices.remember(AGENT, ShellChoice(**{field: "/canary"}, env={"canary": "1", "LANG": "C"}, keep=True))
+    assert choices.of(AGENT) == ShellChoice(env={"LANG": "C"}, keep=True)
     assert "canary" not in (tmp_path / "shells.json").read_text()
 
 

@@ -39,6 +39,10 @@ CONNECT_S = 4.0
 LONGEST_TEXT = 300
 """Characters of a server's text that are shown."""
 _CHUNK = 64 << 10
+_LONGEST_HEADER = 4096
+_OTHER_PROGRAM = "is the address that of another program, or of another version?"
+PAGE_BYTES = 2 << 20
+"""Of one page of a list, which is asked for in pages of a few hundred at most."""
 
 ExitCode = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 32)]
 """An exit code in an answer. Larger numbers fit neither into the audit log nor into a process's end."""
@@ -102,7 +106,7 @@ class Remote:
         import aiohttp
 
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S, sock_read=quiet_s)
-        sent = {"Accept-Encoding": "identity", **(headers or {}), **await self._shown()}
+        sent = {"Accept-Encoding": "identity", **self._sendable(headers or {}), **await self._shown()}
         if body is not None:
             data, sent["Content-Type"] = msgspec.json.encode(body), "application/json"
         with _Translated(self._label):
@@ -120,7 +124,7 @@ class Remote:
         """Open a WebSocket. Raises a ConsoleError."""
         import aiohttp
 
-        sent = {**(headers or {}), **await self._shown()}
+        sent = {**self._sendable(headers or {}), **await self._shown()}
         query = "&".join(f"{key}={value}" for key, value in params)
         url = self._url.replace("http", "ws", 1) + path + (f"?{query}" if query else "")
         try:
@@ -136,8 +140,8 @@ class Remote:
         try:
             return msgspec.json.decode(data, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            hint = "is the address that of another program, or of another version?"
-            raise Silent(f"{self._label}: {what}: the answer cannot be read: {error}"[:300], hint=hint) from None
+            text = f"{self._label}: {what}: the answer cannot be read: {error}"[:300]
+            raise Silent(text, hint=_OTHER_PROGRAM) from None
 
     async def body(
         self, answer: aiohttp.ClientResponse, what: str, most: int = MOST_BYTES, *, whole: bool = True
@@ -160,6 +164,19 @@ class Remote:
             text = f"{self._label}: the key has a line break or another character that cannot be sent"
             raise SecretError(text, hint="see which secret `key` names, and store it as one line")
         return shown
+
+    def _sendable(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Headers with ids and tokens that the server chose. Raises Silent for what no header can contain."""
+        for name, value in headers.items():
+            if not value.isascii() or not value.isprintable() or len(value) > _LONGEST_HEADER:
+                raise Silent(f"{self._label}: what it told for the header {name} is no such value", hint=_OTHER_PROGRAM)
+        return headers
+
+    def same(self, told: str, asked: str) -> None:
+        """Raise Silent if an answer is about another sandbox than the one that was asked for."""
+        if told != asked:
+            text = f"{self._label} answers with another sandbox than {asked[:LONGEST_TEXT]!r}"
+            raise Silent(text, hint=_OTHER_PROGRAM)
 
     def _redirected(self, location: str) -> ConsoleError:
         try:

@@ -17,6 +17,7 @@ from sandbox_console.backends.base import ReadKey
 from sandbox_console.backends.common.remote import (
     ANSWER_S,
     LONGEST_TEXT,
+    PAGE_BYTES,
     ExitCode,
     Key,
     Remote,
@@ -101,18 +102,20 @@ class Client:
         cursor = ""
         for _ in range(_MOST_PAGES):
             params = [("limit", str(_PAGE)), *([("cursor", cursor)] if cursor else [])]
-            page = self._api.decoded(await self._api.call("GET", "/sandbox", "list", params=params), _Page, "list")
+            data = await self._api.call("GET", "/sandbox", "list", params=params, most=PAGE_BYTES)
+            page = self._api.decoded(data, _Page, "list")
             before, cursor = len(found), page.next_cursor or ""
             found |= {one.id: one for one in page.items}
             if not cursor:
                 return [one for one in found.values() if not one.gone]
-            if len(found) == before:
+            if len(found) == before or len(found) > _PAGE * _MOST_PAGES:
                 break
         raise Silent(f"{self.label}: the list does not end", hint="the server says that there is always a next page")
 
     async def one(self, id_: str) -> Box:
         """One sandbox. Raises NotFound, also for one that was removed."""
         box = self._api.decoded(await self._api.call("GET", _path(id_), "get"), Box, "get")
+        self._api.same(box.id, id_)
         if box.gone:
             raise NotFound(f"{self.label} has no sandbox {id_}: it was removed")
         return box

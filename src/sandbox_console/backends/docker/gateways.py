@@ -264,7 +264,9 @@ class Gateways:
         except NotFound:
             return ()
         reason = ""
-        if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
+        if not self._connection.local or not await asyncio.to_thread(self._reports, token):
+            reason = "what its gateway reports is in another host's files, or another state folder; ask its own console"
+        elif not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
             reason = "the addresses of the engine's machine are unknown; recreate the sandbox if they are known now"
         elif in_virtual_machine(self._connection.info):
             reason = "the engine is in a virtual machine: its addresses are refused, not those of the machine around it"
@@ -275,6 +277,12 @@ class Gateways:
             return (*bridge_facts, Fact("egress.host", "not enforced", note=reason, enforced=False))
         note = "the engine host's addresses, read live, unless a rule names one"
         return (*bridge_facts, Fact("egress.host", "refused", note=note))
+
+    def _reports(self, token: str) -> bool:
+        """Whether the files of a gateway are this console's, so that it can know what the gateway reports."""
+        with suppress(NotFound, OSError):
+            return (self.folder(token) / "records").is_dir()
+        return False
 
     def _says(self, token: str, word: str) -> bool:
         """Whether a gateway reported this word of ``egress.host_addresses``."""

@@ -18,6 +18,7 @@ from sandbox_console.backends.base import ReadKey
 from sandbox_console.backends.common.remote import (
     ANSWER_S,
     LONGEST_TEXT,
+    PAGE_BYTES,
     Key,
     Remote,
     Silent,
@@ -108,19 +109,21 @@ class Client:
         for _ in range(_MOST_PAGES):
             params = [("state", "running,paused"), ("limit", str(_PAGE)), *([("nextToken", token)] if token else [])]
             async with self._api.answer("GET", "/v2/sandboxes", "list", params=params) as answer:
-                page = self._api.decoded(await self._api.body(answer, "list"), list[Box], "list")
+                page = self._api.decoded(await self._api.body(answer, "list", PAGE_BYTES), list[Box], "list")
                 token = answer.headers.get("X-Next-Token", "")
             before = len(found)
             found |= {one.sandbox_id: one for one in page}
             if not token:
                 return list(found.values())
-            if len(found) == before:
+            if len(found) == before or len(found) > _PAGE * _MOST_PAGES:
                 break
         raise Silent(f"{self.label}: the list does not end", hint="the server says that there is always a next page")
 
     async def one(self, id_: str) -> Box:
         """One sandbox. Raises NotFound."""
-        return self._api.decoded(await self._api.call("GET", _path(id_), "get"), Box, "get")
+        box = self._api.decoded(await self._api.call("GET", _path(id_), "get"), Box, "get")
+        self._api.same(box.sandbox_id, id_)
+        return box
 
     async def raw(self, id_: str) -> Mapping[str, Any]:
         """One sandbox as the API tells it, without its token."""

@@ -89,6 +89,13 @@ class Secrets:
         """Return a text with the values that this process has read replaced."""
         return self._vault.redactor.text(text)
 
+    def may_be_one(self, word: str, least: int) -> bool:
+        """Whether a word has a value, or has ``least`` bytes while a keyring or program has not been read."""
+        if self.masked(word) != word:
+            return True
+        long = len(word.encode("utf-8", "surrogatepass")) >= least
+        return long and bool(self._vault.unread(self._vault.names, acting=True))
+
     def leaks(self, paths: Sequence[Path] = ()) -> AsyncIterator[Leak | NotLooked]:
         """Search for secrets where none should be. Searching a running sandbox is an exec, and is recorded."""
         return self._scan.run(paths)

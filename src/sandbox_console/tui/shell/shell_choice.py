@@ -74,11 +74,14 @@ def env_line(env: Mapping[str, str]) -> str:
 
 
 class ShellChoices:
-    """The last choice of each sandbox, in ``shells.json`` of the state folder, without values that may be secret."""
+    """The last choice of each sandbox, in ``shells.json`` of the state folder, without values that may be secret.
 
-    def __init__(self, folder: Path, masked: Callable[[str], str]) -> None:
+    ``secret`` says whether a text may be one.
+    """
+
+    def __init__(self, folder: Path, secret: Callable[[str], bool]) -> None:
         self._path = folder / "shells.json"
-        self._masked = masked
+        self._secret = secret
 
     def of(self, ref: SandboxRef) -> ShellChoice:
         """Return the last choice for a sandbox."""
@@ -90,7 +93,9 @@ class ShellChoices:
         """Store a choice. Raises OSError, and then the last one stays."""
         kept = self._kept()
         kept.pop(str(ref), None)
-        safe = structs.replace(choice, env={name: one for name, one in choice.env.items() if self._plain(name, one)})
+        texts = {name: "" for name in ("shell", "user", "workdir") if self._secret(getattr(choice, name))}
+        env = {name: one for name, one in choice.env.items() if self._plain(name, one)}
+        safe = structs.replace(choice, env=env, **texts)
         kept[str(ref)] = msgspec.to_builtins(safe)
         save(self._path, dict([*kept.items()][-_KEPT:]))
 
@@ -98,4 +103,4 @@ class ShellChoices:
         return read_saved(self._path, lambda kept: all(isinstance(one, dict) for one in kept.values()))
 
     def _plain(self, name: str, value: str) -> bool:
-        return shown_value(name, value) == value and self._masked(value) == value
+        return shown_value(name, value) == value and not self._secret(name) and not self._secret(value)

@@ -41,8 +41,11 @@ class ShellFlow:
         self._app = app
         self._console = console
         self._flows = flows
-        self._choices = ShellChoices(find_paths().state, console.secrets.masked)
+        self._choices = ShellChoices(find_paths().state, self._may_be_secret)
         self._running_sandboxes = running
+
+    def _may_be_secret(self, text: str) -> bool:
+        return self._console.secrets.may_be_one(text, self._console.config.policy.hash_words_from)
 
     async def shell(self, asked: ShellRequested, shells: OpenShells) -> None:
         """Open a shell through the gate, and connect it to its place."""
