@@ -118,7 +118,7 @@ class Bench:
         argv = [*_on_terminal(words[0]), sys.executable, "-m", "sandbox_console", *words]
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
         process = subprocess.Popen(argv, env=self.env, text=True, errors="replace", **pipes)  # type: ignore[call-overload]
-        time.sleep(25 if words[0] == "shell" else 8)  # busy, a shell takes as long to open
+        time.sleep(25 if words[0] in ("shell", "attach") else 8)  # busy, they take as long to open
         began = time.monotonic()
         with self.away(how), suppress(subprocess.TimeoutExpired):
             process.wait(15 if how == "frozen" else 1)

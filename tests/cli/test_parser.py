@@ -22,6 +22,13 @@ from sandbox_console.errors import UsageError
         (["--jsn", "ls"], "unknown option --jsn", "did you mean --json?"),
         (["create", "x", "--memry=5G"], "unknown option --memry", "did you mean --memory?"),
         (["exec", "x", "--tiemout", "--", "true"], "unknown option --tiemout", "did you mean --timeout?"),
+        (
+            ["create", "--name", "x", "--image", "i"],
+            "unknown option --name",
+            "the name needs no option: sandbox-console create NAME",
+        ),
+        (["rm", "--name", "x"], "unknown option --name", "the name needs no option: sandbox-console rm NAME"),
+        (["update", "x", "--name", "y", "--imge=z"], "unknown option --imge", "did you mean --image?"),
         (["ls", "--limits"], "unknown option --limits", "sandbox-console ls --help"),
         (["show", "a", "b"], "unexpected argument 'b'", "sandbox-console show --help"),
         (["show"], "the following arguments are required: NAME", "sandbox-console show --help"),

@@ -117,7 +117,16 @@ def _unrecognised(
     option = next((word.partition("=")[0] for word in extras if word.startswith("-")), "")
     if not option:
         return UsageError(f"unexpected argument {extras[0]!r}", hint=f"{chosen.prog} --help")
-    return UsageError(f"unknown option {option}", hint=_nearest(option, _options(chosen), chosen.prog))
+    hint = _without_option(option, chosen) or _nearest(option, _options(chosen), chosen.prog)
+    return UsageError(f"unknown option {option}", hint=hint)
+
+
+def _without_option(option: str, parser: argparse.ArgumentParser) -> str:
+    """What to write where the value takes no option: ``--name`` of docker and kubectl."""
+    word = option.lstrip("-")
+    plain = (one.metavar for one in parser._actions if not one.option_strings and one.dest in (word, f"{word}s"))  # noqa: SLF001
+    place = next(plain, None)
+    return f"the {word} needs no option: {parser.prog} {place}" if place else ""
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -13,6 +13,7 @@ from tests.tui.app.scene import until
 from textual import events
 from textual.command import CommandList, CommandPalette
 from textual.widgets import Input, OptionList
+from textual.widgets._toast import Toast, ToastHolder
 
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.tui.audit.audit_screen import AuditScreen
@@ -35,6 +36,29 @@ def burst(app, *keys):
 async def settled(app, pilot):
     await until(pilot, lambda: not app.typing_waits and not app._typed)
     await pilot.pause()
+
+
+async def test_a_message_that_is_shown_already_is_not_shown_a_second_time(run_app, fake):
+    async with run_app() as (app, pilot):
+        for words in ("other", "same", "same", "same"):
+            app.notify(words)
+        app.notify("same", severity="warning")
+        await until(pilot, lambda: len(app.screen.query(Toast)) == 3)
+        shown = [(str(toast.render()), toast.has_class("-warning")) for toast in app.screen.query(Toast)]
+        assert shown == [("other", False), ("same", False), ("same", True)]
+        assert [words for _, _, words in app.message_log].count("same") == 4  # the messages page has each
+
+
+async def test_a_message_that_comes_again_stays_as_long_as_a_new_one(run_app):
+    async with run_app() as (app, pilot):
+        app.notify("same", timeout=0.5)
+        await until(pilot, lambda: app.screen.query(Toast))
+        app.notify("same", timeout=60)
+        await until(pilot, lambda: [one.timeout for one in app._notifications] == [60])
+        await asyncio.sleep(0.8)
+        await pilot.pause()
+        assert [str(toast.render()) for toast in app.screen.query(Toast)] == ["same"]
+        assert len(app.screen.query(ToastHolder)) == 1
 
 
 @pytest.mark.parametrize("keys", [("x", "r", "enter"), ("x", "r", "x", "r"), ("r", "x", "enter", "enter")])

@@ -23,9 +23,10 @@ from textual.color import Color
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.filter import LineFilter
-from textual.notifications import SeverityLevel
+from textual.notifications import Notification, Notify, SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Input
+from textual.widgets._toast import Toast, ToastHolder
 
 from sandbox_console.model.text import clean, strip_unsafe
 from sandbox_console.tui.base.changed_cells import ChangedCells, Pieces
@@ -86,6 +87,10 @@ def _stripped(text: str) -> str:
 @lru_cache(maxsize=1024)
 def _unlinked(style: Style) -> Style:
     return style.update_link(None) if style.link else style
+
+
+def _words(message: Notification) -> tuple[str, str, str]:
+    return message.title, message.message, message.severity
 
 
 class SafeApp(App[Result], Generic[Result]):
@@ -175,6 +180,17 @@ class SafeApp(App[Result], Generic[Result]):
     ) -> None:
         """Show a message for a while. It is cleaned and never parsed as markup."""
         super().notify(_lines(message), title=clean(title), severity=severity, timeout=timeout, markup=False)
+
+    def _on_notify(self, event: Notify) -> None:
+        """Show a message that is still on the screen anew, instead of a second time."""
+        said = _words(event.notification)
+        for shown in [one for one in self._notifications if _words(one) == said]:
+            self._unnotify(shown, refresh=False)
+        for screen in self._screen_stack[-1:]:
+            for holder in screen.query(ToastHolder):  # of a toast alone, Textual would leave the holder behind
+                if any(_words(toast._notification) == said for toast in holder.query(Toast)):  # noqa: SLF001
+                    holder.remove()
+        super()._on_notify(event)
 
     def exit(self, result: Result | None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
         """End the app. A message that is a string is cleaned."""
