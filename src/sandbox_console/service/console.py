@@ -171,6 +171,10 @@ class Console(FleetReads):
         """
         return await self._shares.ground()
 
+    def connect_few(self) -> None:
+        """Begin to watch the first hosts, before :meth:`watch` begins with all."""
+        self._watcher.start(few=True)
+
     def watch(self) -> Subscription:
         """Subscribe to everything that changes, beginning with the current state. Close it when done."""
         self.denials.start()

@@ -32,7 +32,7 @@ async def run(
     async with opened as console:
         on_terminal = os.isatty(0)
         guard.hold_terminal()
-        console.watch().close()  # the backends answer while a thread imports the app and leaves the loop free
+        console.connect_few()  # backends answer while a thread imports the app; more than a few would slow that down
         console.shipper.start()
         app = (await asyncio.to_thread(_app_class))(console)
         settling = freeze_soon()

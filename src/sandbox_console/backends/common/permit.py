@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from sandbox_console.backends import abilities
@@ -44,14 +44,18 @@ class _Permitted:
 
 def permitted(backend: Backend) -> Backend:
     """Return the backend; every changing method raises TypeError if it is called without a Permit."""
-    names = {name for name in dir(backend) if not name.startswith("_") and _is_method(backend, name)}
+    own = frozenset(name for name, value in getattr(backend, "__dict__", {}).items() if callable(value))
+    return cast(Backend, _permitted_class(type(backend), own)(backend))
+
+
+@lru_cache(maxsize=64)  # 100 hosts of one backend share a class, as making one takes 1 ms
+def _permitted_class(kind: type, own: frozenset[str]) -> Callable[[Backend], object]:
+    methods = {name for name in dir(kind) if callable(getattr(kind, name, None))} | own
     # It is a class of its own with all methods: from Python 3.12 on, a Protocol is looked up in the class.
-    members: dict[str, object] = {name: _checked(name) if name in CHANGING else _passed(name) for name in names}
-    return cast(Backend, type(f"Permitted{type(backend).__name__}", (_Permitted,), members)(backend))
-
-
-def _is_method(backend: Backend, name: str) -> bool:
-    return callable(getattr(type(backend), name, None)) or callable(getattr(backend, "__dict__", {}).get(name))
+    members: dict[str, object] = {
+        name: _checked(name) if name in CHANGING else _passed(name) for name in methods if not name.startswith("_")
+    }
+    return type(f"Permitted{kind.__name__}", (_Permitted,), members)
 
 
 def _checked(name: str) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from sandbox_console.hostfs import file_lock
 from sandbox_console.hostfs.file_lock import LockTimeout
 from sandbox_console.hostfs.own_files import load_own, write_own
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import MADE_BY
 
 Key = tuple[str, str]
@@ -39,13 +39,15 @@ LOCK_S = 1.0
 class Named(Struct, frozen=True, array_like=True, order=True):
     """A name and its id (empty if it was only requested), and when that was seen, in seconds since the epoch.
 
-    ``file`` is the value of its label if ``up`` made it.
+    ``file`` is the value of its label if ``up`` made it. Lists stored by earlier versions have no ``image``.
     """
 
     name: str
     id: str = ""
     at: float = 0.0
     file: str = ""
+    image: str = ""
+    managed: bool = True
 
     def fits(self, word: str) -> bool:
         """Whether a word of the command line refers to it."""
@@ -79,6 +81,15 @@ class Known(Struct, frozen=True):
     def made_by(self, file: str) -> list[str]:
         """The names of the sandboxes that ``up`` made of a file, of which it had some or was asked for."""
         return [one.name for one in self.names if one.file == file]
+
+    def sandboxes(self, place: SandboxRef) -> list[Sandbox]:
+        """What it listed the last time that it answered, as sandboxes in an unknown state. ``place`` has its names."""
+        detail = time.strftime("silent since %Y-%m-%dT%H:%M:%SZ", time.gmtime(self.silent_since))
+        return [
+            Sandbox(msgspec.structs.replace(place, id=one.id), one.name, Status.UNKNOWN, one.image, managed=one.managed,
+                    detail=detail)
+            for one in self.names if one.id
+        ]  # fmt: skip
 
     def excludes_file(self, file: str) -> bool:
         """Whether it is known to have no sandbox that ``up`` made of a file."""
@@ -207,7 +218,8 @@ class KnownNames:
 
 
 def _named(sandbox: Sandbox) -> Named:
-    return Named(sandbox.name, sandbox.ref.id, file=sandbox.labels.get(MADE_BY, "") if sandbox.managed else "")
+    file = sandbox.labels.get(MADE_BY, "") if sandbox.managed else ""
+    return Named(sandbox.name, sandbox.ref.id, file=file, image=sandbox.image, managed=sandbox.managed)
 
 
 def _key(one: Named) -> tuple[str, str, str]:

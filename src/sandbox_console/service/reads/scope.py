@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import lru_cache
 from typing import Any, NoReturn, cast
 
 from msgspec import structs
@@ -52,10 +53,14 @@ class _Scoped:
 
 def scoped(backend: Backend) -> Backend:
     """The backend, for which sandboxes that the acting person may not see are not there."""
-    names = {name for name in dir(backend) if not name.startswith("_") and callable(getattr(type(backend), name, None))}
-    members = {name: _method(name) for name in names}
+    return cast(Backend, _scoped_class(type(backend))(backend))
+
+
+@lru_cache(maxsize=64)  # 100 hosts of one backend share a class, as making one takes 1 ms
+def _scoped_class(kind: type) -> Callable[[Backend], object]:
+    names = (name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name, None)))
     # A class of its own with all methods: from Python 3.12 on, a Protocol is looked up in the class.
-    return cast(Backend, type(f"Scoped{type(backend).__name__}", (_Scoped,), members)(backend))
+    return type(f"Scoped{kind.__name__}", (_Scoped,), {name: _method(name) for name in names})
 
 
 def shown(sandboxes: Iterable[Sandbox]) -> list[Sandbox]:

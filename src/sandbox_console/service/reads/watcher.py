@@ -16,6 +16,7 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, HostKey, S
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.masking import Masking
 from sandbox_console.service.reads.scope import shown_event
+from sandbox_console.service.reads.start_turns import StartTurns
 from sandbox_console.service.reads.stats_sweep import Sweep
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
@@ -37,17 +38,22 @@ class Watcher:
         self._tasks: list[asyncio.Task[None]] = []
         self._answered: set[HostKey] = set()
         self._away: dict[HostKey, float] = {}
+        self._turns = StartTurns(held=False)
 
     @property
     def running(self) -> bool:
         """Whether the hub receives every change."""
         return bool(self._tasks)
 
-    def start(self) -> None:
-        """Watch every backend. Does nothing if already watching."""
+    def start(self, *, few: bool = False) -> None:
+        """Watch every backend. With ``few`` only some connect, and the others when it is called again without."""
         if not self._tasks:
+            self._turns = StartTurns(held=few)
             with limited_to(process_access):  # whoever is the first to ask
-                self._tasks = [asyncio.create_task(self._watch(*key)) for key in self._fleet.keys]
+                silent_last = sorted(self._fleet.keys, key=lambda key: self._fleet.names.of(key).silent)
+                self._tasks = [asyncio.create_task(self._watch(*key)) for key in silent_last]
+        if not few:
+            self._turns.go_on()
 
     async def close(self) -> None:
         """Stop."""
@@ -56,6 +62,7 @@ class Watcher:
 
     async def _watch(self, name: str, host: str) -> None:
         self._publish(HealthChanged(BackendHealth(name, host, HealthState.CONNECTING)))
+        turn = await self._turns.take()
         failures = 0
         while True:
             began = time.monotonic()
@@ -64,31 +71,52 @@ class Watcher:
                 async for event in backend.watch():
                     if isinstance(event, Listed):
                         self._fleet.names.listed((name, host), event.sandboxes, time.time() - _LISTED_S)
+                        turn.end()
                     await self._masking.ready()
-                    shown = shown_event(event, process_access())
-                    self._publish(self._masking.event(self._marked(self._dated(shown))))
+                    self._tell(shown_event(event, process_access()))
                 reason = "its event stream ended"
             except ConsoleError as error:
                 reason = error.message
             except Exception as error:  # noqa: BLE001 - a bug in one backend must not blind the others
                 reason = f"{type(error).__name__}: {error}"
-            self._publish(self._dated(HealthChanged(BackendHealth(name, host, HealthState.UNREACHABLE, reason))))
+            self._tell(HealthChanged(BackendHealth(name, host, HealthState.UNREACHABLE, reason)))
+            turn.end()
             failures = 0 if time.monotonic() - began > _LASTED_S else failures
             await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
             failures += 1
 
-    def _dated(self, event: Event) -> Event:
-        """The event. The health of a host that answered before says since when it does not."""
-        if not isinstance(event, HealthChanged):
-            return event
-        health = event.health
+    def _tell(self, event: Event) -> None:
+        """Publish an event. After the health of a host that has not answered come the sandboxes that it last listed."""
+        rows: Iterable[Sandbox] = ()
+        if isinstance(event, HealthChanged):
+            health = event.health
+            rows = self._kept(health)
+            event = HealthChanged(structs.replace(health, since=self._since(health)))
+        self._publish(self._masking.event(self._marked(event)))
+        for row in rows:
+            self._publish(self._masking.event(self._marked(Changed(row))))
+
+    def _kept(self, health: BackendHealth) -> list[Sandbox]:
+        """What a host listed the last time that it answered, unless it has been shown already."""
+        key = (health.backend, health.host)
+        if key in self._answered or key in self._away or health.state is not HealthState.UNREACHABLE:
+            return []
+        names = self._fleet.names
+        if not names.of(key).answered_at:
+            return []
+        names.fell_silent(key) if health.silent else names.went_away(key)
+        self._away[key] = names.of(key).silent_since or time.time()
+        return [] if process_access().labels else names.of(key).sandboxes(SandboxRef(*key, ""))
+
+    def _since(self, health: BackendHealth) -> float:
+        """Since when a host that answered before does not, 0 for one that never did."""
         key = (health.backend, health.host)
         if health.ok:
             self._answered.add(key)
             self._away.pop(key, None)
         elif key in self._answered and health.state is not HealthState.CONNECTING:
-            return HealthChanged(structs.replace(health, since=self._away.setdefault(key, time.time())))
-        return event
+            self._away.setdefault(key, time.time())
+        return self._away.get(key, health.since)
 
     def _marked(self, event: Event) -> Event:
         """The event, with sandboxes in quarantine marked."""
