@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 
 from sandbox_console.backends.base import BackendSettings
+from sandbox_console.backends.common import placed_backend
 from sandbox_console.backends.opensandbox import OpenSandboxProvider, process
 from sandbox_console.errors import BackendUnreachable, Conflict, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import Exec
 from sandbox_console.model.log import LogGap, LogQuery, LogRecord
-from sandbox_console.model.sandbox import Status
+from sandbox_console.model.sandbox import Status, spec_of
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service.effects.change_plan import How, plan_for
 from sandbox_console.testing.permits import permit
 
 __all__ = ["permit"]
 KEY = "canary-key-of-opensandbox-here"
+INSPECT = "Status: running\nLabels:\n  a=b\nEnvironment:\n  A=canary-of-a-variable\nnot-indented-canary"
 SPEC = SandboxSpec("web", image="python:3.11", cpus=0.5, memory_mib=256, env={"A": "1"})
 
 
@@ -34,6 +40,7 @@ class Stand:
     def __init__(self) -> None:
         self.boxes: dict[str, dict] = {}
         self.asked: list[tuple[str, dict]] = []
+        self.pools: list[dict] | None = None
         self.endless, self.events, self.log, self.url = False, b"", "(no logs)", ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -41,13 +48,22 @@ class Stand:
             return web.json_response({"code": "INVALID_API_KEY", "message": "Check your API key"}, status=401)
         body = await request.json() if request.can_read_body else {}
         self.asked.append((f"{request.method} {request.path}", body))
-        match request.method, request.path.removeprefix("/v1/sandboxes").strip("/").split("/"):
+        match request.method, request.path.removeprefix("/v1").removeprefix("/sandboxes").strip("/").split("/"):
             case "GET", [""]:
                 return self._page(int(request.query["page"]), int(request.query["pageSize"]))
             case "POST", [""]:
                 id_ = f"box-{len(self.asked)}"
                 self.boxes[id_] = box(id_, metadata=body["metadata"])
                 return web.json_response(self.boxes[id_], status=202)
+            case "GET", [id_, "diagnostics", "inspect" | "events"] if id_ in self.boxes:
+                return web.Response(text=INSPECT)
+            case "POST", [id_, "renew-expiration"] if id_ in self.boxes:
+                self.boxes[id_]["expiresAt"] = body["expiresAt"]
+                return web.json_response(body)
+            case "GET", ["pools"] if self.pools is not None:
+                return web.json_response({"items": self.pools})
+            case "GET", ["pools"]:
+                return web.json_response({"code": "X", "message": "only on kubernetes"}, status=501)
             case "GET", [id_] if id_ in self.boxes:
                 return web.json_response(self.boxes[id_])
             case "DELETE", [id_] if id_ in self.boxes:
@@ -219,3 +235,94 @@ async def test_following_a_log_gives_each_line_once_and_tells_a_gap(stand, backe
     assert isinstance(gap, LogGap)
     assert isinstance(line, LogRecord)
     await batches.aclose()
+
+
+def in_time(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+async def test_a_life_is_asked_for_and_renewed_from_when_it_began(stand, backend, permit):
+    spec = structs.replace(SPEC, max_duration_s=600.0)
+    ref = await create(backend, permit, spec)
+    await backend.start(await permit("start"), ref, ())
+    [asked] = [body for call, body in stand.asked if call == "POST /v1/sandboxes"]
+    assert asked["timeout"] == 600
+    [one] = stand.boxes.values()
+    one |= {"createdAt": in_time(-60), "expiresAt": in_time(540)}
+    longer = structs.replace(spec, max_duration_s=7200.0)
+    assert await backend.out_of_bounds(ref, longer) == {}
+    await backend.update(await permit("update"), ref, longer)
+    left = datetime.fromisoformat(one["expiresAt"]) - datetime.now(UTC)
+    assert 7100 < left.total_seconds() < 7150
+    found = await backend.inspect(ref)
+    assert found.spec.max_duration_s == 7200
+    assert {fact.field: fact.value for fact in found.effective}["expires"] == one["expiresAt"]
+
+
+@pytest.mark.parametrize(("expires", "life_s", "why"), [(None, 600.0, "forever"), (540, 61.0, "longer than that")])
+async def test_a_life_that_cannot_be_renewed_says_why(stand, backend, permit, expires, life_s, why):
+    stand.boxes["a"] = box("a") | {"createdAt": in_time(-62)} | ({"expiresAt": in_time(expires)} if expires else {})
+    [row] = await backend.list()
+    new = structs.replace(spec_of(row), max_duration_s=life_s)
+    assert why in (await backend.out_of_bounds(row.ref, new))["max_duration_s"]
+    with pytest.raises(Unsupported, match=why):
+        await backend.update(await permit("update"), row.ref, new)
+    assert not [call for call, _ in stand.asked if "renew" in call]
+
+
+async def test_a_sandbox_of_others_is_renewed_too(stand, backend, permit):
+    stand.boxes["a"] = box("a") | {"createdAt": in_time(-60), "expiresAt": in_time(10)}
+    [row] = await backend.list()
+    new = structs.replace(spec_of(row), max_duration_s=3600.0)
+    plan = plan_for(row, new, backend.capabilities(), {})
+    assert plan.how is How.LIVE
+    await backend.update(await permit("update"), row.ref, new)
+    assert datetime.fromisoformat(stand.boxes["a"]["expiresAt"]) > datetime.now(UTC) + timedelta(minutes=50)
+
+
+async def test_one_whose_life_was_over_is_not_lost(stand, backend, permit, monkeypatch):
+    ref = await create(backend, permit, structs.replace(SPEC, max_duration_s=60.0))
+    await backend.start(await permit("start"), ref, ())
+    stand.boxes.clear()
+    assert (await backend.inspect(ref)).status is Status.LOST
+    later = time.time() + 61
+    monkeypatch.setattr(placed_backend.time, "time", lambda: later)
+    found = await backend.inspect(ref)
+    assert (found.status, found.exit.reason) == (Status.EXITED, "max_duration_s ran out")
+
+
+async def test_a_life_below_a_minute_is_refused(backend, permit):
+    with pytest.raises(InvalidSpec, match="60 s"):
+        await create(backend, permit, structs.replace(SPEC, max_duration_s=59.0))
+
+
+async def test_diagnostics_come_without_variables(stand, backend):
+    stand.boxes["a"] = box("a")
+    [row] = await backend.list()
+    told = await backend.raw(row.ref)
+    assert told["diagnostics"]["inspect"] == ["Status: running", "Labels:", "  a=b"]
+    assert "canary" not in str(told["diagnostics"])
+
+
+async def test_pools_are_listed_and_sandboxes_made_from_them(stand, tmp_path, permit):
+    backend = backend_of(stand, tmp_path / "s", no_network=True)
+    assert list(await backend.images()) == [], "a server without pools has none"
+    stand.pools = [
+        {"name": "warm", "capacitySpec": {"bufferMax": 2, "bufferMin": 1, "poolMax": 9, "poolMin": 0},
+         "status": {"total": 3, "allocated": 1, "available": 2, "revision": "x"}, "createdAt": "2026-01-01T00:00:00Z"},
+        {"name": "new", "capacitySpec": {}},
+    ]  # fmt: skip
+    first, second = await backend.images()
+    assert (first.names, first.needed) == (("pool:warm",), "2 of 3 ready, at most 9")
+    assert second.needed == "its sandboxes are not known yet"
+    ref = await create(backend, permit, structs.replace(SPEC, image="pool:warm"))
+    await backend.start(await permit("start"), ref, ())
+    [asked] = [body for call, body in stand.asked if call == "POST /v1/sandboxes"]
+    assert asked["extensions"] == {"poolRef": "warm"}
+    assert not asked.keys() & {"image", "networkPolicy"}
+    await backend.close()
+
+
+async def test_a_pool_needs_a_server_without_a_network(backend, permit):
+    with pytest.raises(InvalidSpec, match="no_network"):
+        await create(backend, permit, structs.replace(SPEC, image="pool:warm"))

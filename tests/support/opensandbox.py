@@ -26,7 +26,10 @@ def install() -> str:
     if (folder() / "bin" / "opensandbox-server").exists():
         return ""
     uv, python = [sys.executable, "-m", "uv"], folder() / "bin" / "python"
-    for words in (["venv", "-q", "--clear", folder()], ["pip", "install", "-q", "--python", python, PACKAGE]):
+    for words in (
+        ["venv", "-q", "--clear", folder()],
+        ["pip", "install", "-q", "--compile-bytecode", "--python", python, PACKAGE],
+    ):
         done = subprocess.run([*uv, *words], capture_output=True, text=True, check=False, timeout=300)
         if done.returncode != 0:
             return f"{PACKAGE} cannot be installed: {done.stderr.strip()[-200:]}"

@@ -45,6 +45,7 @@ class Capability(StrEnum):
     UPDATE_MEMORY = "update.memory"
     UPDATE_PIDS = "update.pids"
     UPDATE_LABELS = "update.labels"
+    UPDATE_MAX_DURATION = "update.max_duration"  # the life of a sandbox that runs is made longer or shorter
     EGRESS_NONE = "egress.none"  # an empty allowlist means no network at all
     EGRESS_ALLOWLIST = "egress.allowlist"
     EGRESS_UPDATE = "egress.update"  # the allowlist of an existing sandbox can be changed

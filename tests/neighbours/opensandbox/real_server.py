@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import tarfile
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,8 @@ KEY = "canary-key-of-opensandbox"
 IMAGE = "sandbox-console-test:python"
 _HERE = Path(__file__).parent
 _EXECD, _NETWORK, _PORT = "sandbox-console-test:execd", "sandboxes", 8080
+_UP_S = 240
+"""Its imports take long on a machine that is busy."""
 _CONFIG = """
 [server]
 host = "127.0.0.1"
@@ -36,6 +39,24 @@ type = "sqlite"
 path = "{folder}/store.db"
 [docker]
 network_mode = "{network}"
+"""
+_KUBERNETES = """
+[server]
+host = "127.0.0.1"
+port = {port}
+api_key = "{key}"
+[runtime]
+type = "kubernetes"
+execd_image = "{execd}"
+[storage]
+allowed_host_paths = []
+[store]
+type = "sqlite"
+path = "{folder}/store.db"
+[kubernetes]
+kubeconfig_path = "{folder}/kubeconfig"
+namespace = "boxes"
+workload_provider = "batchsandbox"
 """
 _BOOTSTRAP = b"""#!/bin/sh
 /opt/opensandbox/execd >/tmp/execd.log 2>&1 &
@@ -54,17 +75,37 @@ def running() -> Iterator[tuple[str, DockerEngine]]:
         text = _CONFIG.format(port=_PORT, key=KEY, execd=_EXECD, folder=name, network=_NETWORK)
         (Path(name) / "config.toml").write_text(text)
         with _server(engine, Path(name)), _relay(engine) as url:
-            until(lambda: _answers(url), 60, f"it did not come up: {(Path(name) / 'log').read_text()[-2000:]}")
+            until(lambda: _answers(url), _UP_S, f"it did not come up: {(Path(name) / 'log').read_text()[-2000:]}")
             yield url, engine
+
+
+@contextmanager
+def on_kubernetes(api: str, port: int, folder: Path) -> Iterator[str]:
+    """The address of a server that asks the API of a cluster at this address."""
+    cluster = {"clusters": [{"name": "c", "cluster": {"server": api}}], "users": [{"name": "u", "user": {}}]}
+    context = {"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}
+    (folder / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **cluster, **context}))
+    text = _KUBERNETES.format(port=port, key=KEY, execd=_EXECD, folder=folder)
+    (folder / "config.toml").write_text(text)
+    argv = [opensandbox.folder() / "bin" / "opensandbox-server", "--config", folder / "config.toml"]
+    with _process(argv, folder, {}):
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: _answers(url), _UP_S, f"it did not come up: {(folder / 'log').read_text()[-2000:]}")
+        yield url
 
 
 @contextmanager
 def _server(engine: DockerEngine, state: Path) -> Iterator[None]:
     inside = ["nsenter", f"--net=/proc/{engine.pid}/ns/net"]
     argv = [*inside, opensandbox.folder() / "bin" / "opensandbox-server", "--config", state / "config.toml"]
+    with _process(argv, state, {"DOCKER_HOST": engine.url}):
+        yield
+
+
+@contextmanager
+def _process(argv: Sequence[str | Path], state: Path, more: Mapping[str, str]) -> Iterator[None]:
     with (state / "log").open("wb") as log:
-        env = {**os.environ, "DOCKER_HOST": engine.url, "HOME": str(state)}
-        process = subprocess.Popen(argv, env=env, stdout=log, stderr=log)
+        process = subprocess.Popen(argv, env={**os.environ, "HOME": str(state), **more}, stdout=log, stderr=log)
     try:
         yield
     finally:

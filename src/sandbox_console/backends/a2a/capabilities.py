@@ -15,6 +15,7 @@ _NO_NETWORK = (
 _NEVER = {
     Capability.KILL: "the interface has no signals; stop removes it from the runtime",
     Capability.PAUSE: "the interface cannot freeze a sandbox",
+    Capability.UPDATE_MAX_DURATION: "the interface has no time limits",
     Capability.RENAME: "the runtime gives the names",
     Capability.EXEC_STDIN: "the interface sends a command no input",
     Capability.EXEC_USER: _SERVER,

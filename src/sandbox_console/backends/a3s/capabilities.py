@@ -10,6 +10,7 @@ _RULES = "the runtime has no list of hosts; a sandbox is created without a netwo
 _SECRET = "the runtime would keep the value with the sandbox"  # noqa: S105 - a sentence
 _NEVER = {
     Capability.KILL: "the runtime has no signals, and its kill removes the sandbox; stop ends it",
+    Capability.UPDATE_MAX_DURATION: "the runtime keeps the time that a sandbox was made with",
     Capability.RENAME: "the runtime keeps the name of a sandbox; create another",
     Capability.EXEC_STDIN: "the runtime takes the input of a command as a whole, before it starts",
     Capability.FORWARD: "the runtime opens no connection into a sandbox",

@@ -17,6 +17,7 @@ _NEVER = {
     Capability.EXEC_USER: "a bubblewrap sandbox has a single user; it is chosen when it is created",
     Capability.RUNTIME: "bubblewrap has one runtime: the kernel",
     Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
+    Capability.UPDATE_MAX_DURATION: "its supervisor keeps the limit that it began with; the sandbox is recreated",
     Capability.DIFF: "its root is read-only folders and memory, not an image and a layer; list what was written",
     Capability.COMMIT: "its root is read-only folders and memory; copy files out, and use a folder as dir:PATH",
     Capability.IMAGES: "it keeps no images: they are 'host' and folders (dir:PATH)",

@@ -25,6 +25,9 @@ Runs = Callable[[], Awaitable[bool]]
 """Whether a sandbox still runs."""
 LIVE = (Status.RUNNING, Status.PAUSED, Status.STARTING, Status.STOPPING, Status.UNKNOWN)
 _REMOVED = Exit(reason="removed from the server, which does not tell how it ended")
+_OVER = Exit(reason="max_duration_s ran out")
+_EARLY_S = 5.0
+"""How much earlier a server may end a sandbox: it counts from when it was asked, and its clock is its own."""
 _LOST = "the server does not have it any more: its time may be over"
 
 
@@ -167,9 +170,9 @@ class PlacedBackend(GuestFiles, RemoteBackend, Generic[B]):
 
     def _unlisted(self, entry: Entry) -> Sandbox:
         """A sandbox of this console that the server does not have: not started yet, stopped, or lost."""
-        spec, status = entry.spec, Status.CREATED
+        spec, status, over = entry.spec, Status.CREATED, _over(entry)
         if entry.started_at is not None:
-            status = Status.LOST if entry.finished_at is None else Status.EXITED
+            status = Status.LOST if entry.finished_at is None and over is None else Status.EXITED
         return Sandbox(
             SandboxRef(self.name, self.host, entry.id),
             spec.name if spec is not None else entry.id,
@@ -177,9 +180,17 @@ class PlacedBackend(GuestFiles, RemoteBackend, Generic[B]):
             image=spec.image if spec is not None else "",
             created_at=entry.created_at,
             started_at=entry.started_at,
-            finished_at=entry.finished_at,
-            exit=entry.exit,
+            finished_at=entry.finished_at or over,
+            exit=entry.exit if over is None else _OVER,
             labels=dict(spec.labels) if spec is not None else {},
             spec=spec,
             detail=_LOST if status is Status.LOST else "",
         )
+
+
+def _over(entry: Entry) -> float | None:
+    """When the life of a sandbox was over that the server removed by itself; None if it was not."""
+    life_s = entry.spec.max_duration_s if entry.spec is not None else None
+    if life_s is None or entry.started_at is None or entry.finished_at is not None:
+        return None
+    return end if (end := entry.started_at + life_s) <= time.time() + _EARLY_S else None

@@ -13,6 +13,7 @@ _NO_IMAGES = "the console does not list the snapshots of an organization"
 _NEVER = {
     Capability.KILL: "the API has no signals; stop ends it",
     Capability.PAUSE: "Daytona pauses only some classes of sandboxes, and the console does not ask for it yet",
+    Capability.UPDATE_MAX_DURATION: "Daytona stops what is idle, and knows no longest life",
     Capability.RENAME: "the API keeps the name of a sandbox; create another",
     Capability.EXEC_STDIN: "the toolbox sends a command no input",
     Capability.EXEC_USER: "the toolbox runs a command as the snapshot's user",

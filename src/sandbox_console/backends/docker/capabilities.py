@@ -20,6 +20,7 @@ _MISSING = {
     Capability.SYSTEM_CALLS: "their filter is the engine's matter; debuggers work",
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",
     Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
+    Capability.UPDATE_MAX_DURATION: "its keeper keeps the limit that it began with; the sandbox is recreated",
     Capability.SNAPSHOT: "the engine's checkpoints are experimental and need CRIU; commit makes an image of the disk",
     Capability.FORK: "a container's memory cannot be copied",
 }

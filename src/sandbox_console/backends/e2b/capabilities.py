@@ -11,6 +11,7 @@ _SECRET = "E2B would keep the value with the sandbox"  # noqa: S105 - a sentence
 _NO_IMAGES = "the console does not list the templates of an account"
 _NEVER = {
     Capability.KILL: "the API has no signals for a sandbox; stop removes it from the account",
+    Capability.UPDATE_MAX_DURATION: "the console does not change E2B's time limit yet",
     Capability.RENAME: "a sandbox has no name on the server; create another",
     Capability.FORWARD: "a port has a public address of E2B",
     Capability.SHELL_KEEP: "the console does not keep the sessions of envd yet",

@@ -14,6 +14,7 @@ _PATCH, _DELETE = Right("patch", "sandboxes", GROUP), Right("delete", "sandboxes
 _SECRETS = "values are not sent to a cluster; --env NAME=secretKeyRef:SECRET/KEY names one of its Secrets"
 _NEVER = {
     Capability.PAUSE: "Kubernetes freezes no Pod; stop suspends a Sandbox, whose Pod is deleted, and start resumes it",
+    Capability.UPDATE_MAX_DURATION: "the time is set when a pod is made; the sandbox is recreated",
     Capability.RENAME: "an object of Kubernetes keeps its name; create another",
     Capability.KILL: "Kubernetes passes on no signal; stop ends it",
     Capability.EXEC_USER: "Kubernetes runs a command as the container's user",

@@ -13,6 +13,7 @@ _MISSING = {
     Capability.SHELL_KEEP: "the runtime's SDK ends a shell with the process that opened it",
     Capability.LIMIT_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
     Capability.LIMIT_LOG_RATE: "the runtime writes the log itself and limits no rate; a flood rotates older lines away",
+    Capability.UPDATE_MAX_DURATION: "the microVM keeps the limit that it booted with; the sandbox is recreated",
     Capability.UPDATE_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
     Capability.EGRESS_UPDATE: "the network of a microVM is set when it is made; update recreates it",
     Capability.EGRESS_RECORDS: "the runtime logs no connection; only a secret that was sent where it may not go",

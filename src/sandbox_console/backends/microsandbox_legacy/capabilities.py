@@ -14,6 +14,7 @@ _OUTPUT = "the protocol does not give the main process's output"
 _NEVER = {
     Capability.KILL: "the protocol has no signals; stop ends it",
     Capability.PAUSE: "the protocol cannot freeze a microVM",
+    Capability.UPDATE_MAX_DURATION: "the API has no time limits",
     Capability.RENAME: "a sandbox of the server keeps its name; create another",
     Capability.EXEC_STDIN: "the protocol sends a command no input",
     Capability.EXEC_USER: "the protocol runs a command as the image's user",

@@ -14,18 +14,20 @@ from sandbox_console.backends.base import ReadKey, Secrets
 from sandbox_console.backends.common.ledger import Entry
 from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.common.placed_backend import PlacedBackend, Runs
-from sandbox_console.backends.opensandbox import logs
+from sandbox_console.backends.common.placed_backend import LIVE, PlacedBackend, Runs
+from sandbox_console.backends.common.unsupported import UnchangedImages
+from sandbox_console.backends.opensandbox import diagnostics, lifetime, logs, pools
 from sandbox_console.backends.opensandbox.capabilities import capabilities
 from sandbox_console.backends.opensandbox.client import Box, Client
 from sandbox_console.backends.opensandbox.options import Platform
 from sandbox_console.backends.opensandbox.pipe import PipeGuest
 from sandbox_console.backends.opensandbox.process import OpenSandboxProcess
 from sandbox_console.backends.opensandbox.terminal import OpenSandboxTerminal
-from sandbox_console.backends.opensandbox.translate import BACKEND, NAME, asked, of_box
+from sandbox_console.backends.opensandbox.translate import BACKEND, NAME, POOL, asked, of_box
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.image import Image
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.shells import SHELLS
@@ -35,7 +37,7 @@ _MIB = 1 << 20
 _BEST = "for s in " + " ".join(SHELLS) + '; do [ -x "$s" ] && exec "$s"; done; exec sh'
 
 
-class OpenSandboxBackend(PlacedBackend[Box]):
+class OpenSandboxBackend(PlacedBackend[Box], UnchangedImages):
     """The sandboxes of one server."""
 
     name = BACKEND
@@ -65,10 +67,38 @@ class OpenSandboxBackend(PlacedBackend[Box]):
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
         found = {
             "name": "" if NAME.fullmatch(spec.name) else "the server takes the value of a label, at most 63 characters",
-            "image": "" if spec.image else "an image is needed",
+            "image": self._image_problem(spec),
+            "max_duration_s": lifetime.problem(spec.max_duration_s),
             "workdir": "the server has no folder for the main process; give it to exec" if spec.workdir else "",
         }
         return {field: text for field, text in found.items() if text}
+
+    def _image_problem(self, spec: SandboxSpec) -> str:
+        if spec.image.startswith(POOL) and not self._platform.no_network:
+            return "the server takes no network policy for a pool's sandboxes: its table needs no_network = true"
+        return "" if spec.image.removeprefix(POOL) else "an image is needed"
+
+    async def images(self) -> Sequence[Image]:
+        return await pools.images(self._client, self.host)
+
+    async def out_of_bounds(self, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
+        if not (place := await self._live(ref)):
+            return {}
+        box = await self._client.one(place)
+        entry = await self._entry(ref)
+        old = entry.spec.max_duration_s if entry is not None and entry.spec is not None else None
+        return {} if spec.max_duration_s == old else lifetime.out_of_bounds(box, spec.max_duration_s)
+
+    async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
+        """Change its life on the server, and what only this console knows. Raises NotFound, Unsupported."""
+        need(permit)
+        entry = await self._entry(ref)
+        old = entry.spec.max_duration_s if entry is not None and entry.spec is not None else None
+        if spec.max_duration_s not in (None, old) and (place := await self._live(ref)):
+            await lifetime.renew(self._client, await self._client.one(place), spec.max_duration_s)
+            self._polling.wake()
+        if entry is not None:
+            await super().update(permit, ref, spec)
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
         need(permit)
@@ -112,7 +142,8 @@ class OpenSandboxBackend(PlacedBackend[Box]):
         return await self._client.one(place)
 
     async def _raw(self, place: str) -> Mapping[str, Any]:
-        return await self._client.raw(place)
+        told = {"diagnostics": await diagnostics.read(self._client, place)}
+        return {**await self._client.raw(place), **told}
 
     def _row(self, box: Box, entry: Entry | None) -> Sandbox:
         return of_box(self.host, box, entry)
@@ -136,6 +167,10 @@ class OpenSandboxBackend(PlacedBackend[Box]):
         async with aclosing(logs.read(lines, runs, query)) as batches:
             async for batch in batches:
                 yield batch
+
+    async def _live(self, ref: SandboxRef) -> str:
+        """What the server calls one that has not ended; empty for one that has."""
+        return await self._place(ref) if (await self.inspect(ref)).status in LIVE else ""
 
     async def _act(self, ref: SandboxRef, verb: str) -> None:
         found = await self.inspect(ref)

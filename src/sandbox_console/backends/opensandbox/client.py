@@ -79,6 +79,32 @@ class Metrics(Struct, frozen=True):
     mem_total_mib: _Measure | None = None
 
 
+class Capacity(Struct, frozen=True, rename="camel"):
+    """How many sandboxes a pool may have."""
+
+    pool_max: int = 0
+
+
+class PoolStatus(Struct, frozen=True):
+    """How many sandboxes a pool has, and how many of them wait to be used."""
+
+    total: int = 0
+    available: int = 0
+
+
+class Pool(Struct, frozen=True, rename="camel"):
+    """Sandboxes that were started in advance. The server has such pools on Kubernetes alone."""
+
+    name: str
+    capacity_spec: Capacity = field(default_factory=Capacity)
+    status: PoolStatus | None = None
+    created_at: datetime | None = None
+
+
+class _Pools(Struct):
+    items: list[Pool]
+
+
 class _Paging(Struct, rename="camel"):
     has_next_page: bool = False
 
@@ -151,6 +177,19 @@ class Client:
     async def act(self, method: str, id_: str, verb: str = "") -> None:
         """Pause, resume or delete a sandbox."""
         await self.remote.call(method, path(id_, verb), verb or "delete", timeout_s=ANSWER_S * 5)
+
+    async def renew(self, id_: str, until: datetime) -> None:
+        """Set the time at which the server removes a sandbox. Raises Conflict for one that it keeps forever."""
+        body = {"expiresAt": until.isoformat()}
+        await self.remote.call("POST", path(id_, "renew-expiration"), "renew", body=body)
+
+    async def pools(self) -> Sequence[Pool]:
+        """The pools. Raises Unsupported for a server that has none, as it is not on Kubernetes."""
+        return self.remote.decoded(await self.remote.call("GET", "/v1/pools", "pools"), _Pools, "pools").items
+
+    async def diagnostics(self, id_: str, kind: str) -> str:
+        """What the server tells about a sandbox as text: ``inspect`` or ``events``."""
+        return (await self.remote.call("GET", path(id_, f"diagnostics/{kind}"), kind)).decode("utf-8", "replace")
 
     async def logs(self, id_: str, tail: int) -> str:
         """The last lines of a sandbox's log, each with its time."""

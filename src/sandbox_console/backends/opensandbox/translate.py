@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,6 +18,10 @@ NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 """The value of a label, which the server keeps a name as."""
 NAMED = "name"
 _CODE = re.compile(r"exited with code ([0-9]{1,9})")
+POOL = "pool:"
+"""An image that begins so is a pool of the server."""
+SHORTEST_S = 60
+"""The shortest life that the server takes."""
 _YEAR_9999 = 253_370_764_800.0
 _IDLE = ("tail", "-f", "/dev/null")
 _STATES = {
@@ -37,15 +42,15 @@ def of_box(host: str, box: Box, entry: Entry | None) -> Sandbox:
     if box.status.state == "Failed":
         status = Status.EXITED if code else Status.FAILED
     exited = status is Status.EXITED
-    changed = _seconds(box.status.last_transition_at)
+    changed = seconds(box.status.last_transition_at)
     metadata = box.metadata or {}
     return Sandbox(
         ref=SandboxRef(BACKEND, host, entry.id if entry is not None else box.id),
         name=spec.name if spec is not None else metadata.get(NAMED) or box.id,
         status=status,
         image=spec.image if spec is not None else box.image.uri if box.image is not None else "",
-        created_at=entry.created_at if entry is not None else _seconds(box.created_at),
-        started_at=entry.started_at if entry is not None else _seconds(box.created_at),
+        created_at=entry.created_at if entry is not None else seconds(box.created_at),
+        started_at=entry.started_at if entry is not None else seconds(box.created_at),
         finished_at=changed if exited else None,
         exit=Exit(int(code[1]) if code else 0) if exited else None,
         labels=dict(spec.labels) if spec is not None else metadata,
@@ -75,10 +80,13 @@ def asked(spec: SandboxSpec, *, no_network: bool) -> Mapping[str, Any]:
         "cpu": None if spec.cpus is None else f"{round(spec.cpus * 1000)}m",
         "memory": None if spec.memory_mib is None else f"{spec.memory_mib}Mi",
     }
+    pool = spec.image.removeprefix(POOL) if spec.image.startswith(POOL) else ""
     found = {
-        "image": {"uri": spec.image},
+        "image": None if pool else {"uri": spec.image},
+        "extensions": {"poolRef": pool} if pool else None,
         "entrypoint": list(spec.command or _IDLE),
         "env": dict(spec.env) or None,
+        "timeout": None if spec.max_duration_s is None else math.ceil(spec.max_duration_s),
         "resourceLimits": {name: value for name, value in limits.items() if value is not None},
         "metadata": {NAMED: spec.name},
         "networkPolicy": None if no_network else {"defaultAction": "deny", "egress": []},
@@ -86,7 +94,8 @@ def asked(spec: SandboxSpec, *, no_network: bool) -> Mapping[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _seconds(when: datetime | None) -> float | None:
+def seconds(when: datetime | None) -> float | None:
+    """A time of the server's; None for one that is not of this machine's calendar."""
     try:
         at = when.timestamp() if when is not None else -1.0
     except (ValueError, OverflowError):  # no time of this machine's calendar

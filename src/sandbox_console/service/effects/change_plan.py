@@ -22,9 +22,10 @@ _LIVE = {
     "cpus": Capability.UPDATE_CPU,
     "memory_mib": Capability.UPDATE_MEMORY,
     "pids": Capability.UPDATE_PIDS,
+    "max_duration_s": Capability.UPDATE_MAX_DURATION,
     "egress": Capability.EGRESS_UPDATE,
 }
-_FOREIGN_LIVE = ("name", "cpus", "memory_mib", "pids")
+_FOREIGN_LIVE = ("name", "cpus", "memory_mib", "pids", "max_duration_s")
 _FOREIGN = "another tool made it: its name and its limits can be changed, the rest only by that tool"
 _NO_GATEWAY = "its gateway is made with the sandbox, and there is none without egress"
 _LIFTED = "a limit cannot be removed while it runs, and a sandbox of another tool is not recreated"
