@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from textual.cache import LRUCache
+from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
-_parsed: dict[frozenset[tuple[str, str]], dict[Any, Any]] = {}
+_parsed: dict[frozenset[tuple[str, str]], LRUCache[tuple[Any, ...], list[RuleSet]]] = {}
 _init, _set_variables = Stylesheet.__init__, Stylesheet.set_variables
 
 
@@ -22,10 +24,10 @@ def _init_with_shared(self: Stylesheet, *, variables: dict[str, str] | None = No
 
 
 def _set_variables_and_share(self: Stylesheet, variables: dict[str, str]) -> None:
-    self._parse_cache = {}  # what is shared must not be cleared
+    self._parse_cache = LRUCache(1)  # what is shared must not be cleared
     _set_variables(self, variables)
     _use_shared(self)
 
 
 def _use_shared(self: Stylesheet) -> None:
-    self._parse_cache = _parsed.setdefault(frozenset(self._variables.items()), {})
+    self._parse_cache = _parsed.setdefault(frozenset(self._variables.items()), LRUCache(1024))
