@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tomli_w
 from msgspec import Struct, field
 
 from sandbox_console.errors import ConfigError, Conflict, InvalidSpec, NotFound, UsageError
@@ -107,6 +106,8 @@ class Templates:
             raise Conflict(f"[templates.{name}] of the configuration has this name", hint=hint)
         if problems := _problems(kept):
             raise InvalidSpec(problems)
+        import tomli_w  # not needed by the first screen
+
         refuse_strangers("the folder of templates", self.folder)
         path = self.folder / f"{name}{_SUFFIX}"
         try:

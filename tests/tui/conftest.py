@@ -1,0 +1,5 @@
+"""Every app of a worker shares the parsed style sheets."""
+
+from tests.support.stylesheets import share
+
+share()
