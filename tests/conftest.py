@@ -9,6 +9,9 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from tests.support.time_limit import pytest_collection_modifyitems, pytest_runtest_setup, pytest_terminal_summary
+
+__all__ = ["pytest_collection_modifyitems", "pytest_runtest_setup", "pytest_terminal_summary"]
 
 os.environ["SANDBOX_CONSOLE_SERVER"] = "off"
 with contextlib.suppress(ImportError):  # an ordinary user's environment has no hypothesis
