@@ -38,5 +38,9 @@ async def test_who_says_no_agrees_to_nothing():
 
 
 async def test_without_a_question_of_the_policys_it_is_a_plain_yes():
-    for decision in (Allow(), Deny("no", "policy.read_only"), NotFound("gone")):
+    for decision in (Allow(), NotFound("gone")):
         assert await consent(decision) == (Consent(yes=True), [None])
+
+
+async def test_nobody_is_asked_about_what_is_forbidden_and_it_counts_as_no_consent():
+    assert await consent(Deny("no", "policy.read_only")) == (Consent(), [])
