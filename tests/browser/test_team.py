@@ -124,7 +124,7 @@ async def test_two_people_see_what_is_theirs_and_the_viewer_changes_nothing(
     before = states(home)
 
     for key, verb in VERBS.items():
-        await try_key(eve, key)
+        await try_key(eve, key, looks=10)  # it is refused without a question
         assert eventually(lambda verb=verb: verb in refused(home, "eve")), (verb, await rows(eve))
     assert states(home) == before == {"of-search": "running", "of-web": "running"}
 
