@@ -194,3 +194,13 @@ async def test_a_thousand_sandboxes_cost_little(home, config, capsys):
     with capsys.disabled():
         sys.stdout.write(f"\n1,000 sandboxes: {took * 1e3:.1f} ms; with values in all: {worst * 1e3:.0f} ms\n")
     assert all(one is other for one, other in zip(shown, many, strict=True))
+
+
+async def test_a_word_may_be_a_secret_until_every_program_was_asked(home):
+    words = (VALUE, f"/srv/{VALUE}", "longer-than-12", "short", "/workspace/of/agents")
+    sources = {"T": SecretSource(source=f"cmd:echo {VALUE}")}
+    async with open_console(Config(secrets=sources), backends=[FakeBackend([BOX])]) as console:
+        secrets = console.secrets
+        assert [secrets.may_be_one(word, 12) for word in words] == [True, False, True, False, False]
+        assert not (await secrets.checked(secrets.defined[0])).problem
+        assert [secrets.may_be_one(word, 12) for word in words] == [True, True, False, False, False]

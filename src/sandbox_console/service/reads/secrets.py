@@ -90,9 +90,12 @@ class Secrets:
         return self._vault.redactor.text(text)
 
     def may_be_one(self, word: str, least: int) -> bool:
-        """Whether a word has a value, or has ``least`` bytes while a keyring or program has not been read."""
-        if self.masked(word) != word:
-            return True
+        """Whether a word has a value, or has ``least`` bytes while a keyring or program has not been read.
+
+        Of an absolute path only known values count, as nearly every one has that many bytes.
+        """
+        if self.masked(word) != word or word.startswith("/"):
+            return self.masked(word) != word
         long = len(word.encode("utf-8", "surrogatepass")) >= least
         return long and bool(self._vault.unread(self._vault.names, acting=True))
 

@@ -1,7 +1,7 @@
 """Drafts: what was typed into a form, kept in the state folder until it is applied or discarded.
 
-A file for each form, readable only by its owner, is written at every change, so that a crash loses nothing. It never
-has a secret's value: text that may contain one is left out.
+A file for each form, readable only by its owner, is written at every change, so that a crash loses nothing. Text with
+the value of a secret that this process has read, or that looks like one, is left out.
 """
 
 from __future__ import annotations
