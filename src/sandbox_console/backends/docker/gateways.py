@@ -30,7 +30,7 @@ from sandbox_console.backends.docker.podman_dialect import NO_GATEWAY, is_podman
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
 from sandbox_console.egress.host_addresses import APART, FILES, HELD, ready_words
-from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
+from sandbox_console.errors import BackendError, ConfigError, Conflict, ConsoleError, NotFound
 from sandbox_console.model.cancellation import run_to_completion, shielded
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
@@ -218,9 +218,13 @@ class Gateways:
     async def start(self, engine: Engine, token: str, data: Mapping[str, Any]) -> None:
         """Start the gateway of a sandbox, as inspected, and wait until it listens.
 
-        Raises Conflict if a port's address is taken, BackendError with the gateway's last output.
+        Raises Conflict if a port's address is taken, or if another console made it, whose files it reports to;
+        BackendError with the gateway's last output.
         """
         name = str(data["Name"]).lstrip("/")
+        if not await asyncio.to_thread(self._reports, token):
+            text = f"the egress gateway of {name} is of a console on another host, or with another state folder"
+            raise Conflict(text, hint="start it there, or remove it and create it here")
         hint = f"egress_image needs Python 3.11 or newer; it is {self._options.egress_image}"
         ready = self.folder(token) / "records" / "ready"
         free = partial(self._free, engine)
