@@ -48,6 +48,9 @@ async def test_a_name_and_enter_make_nothing_without_an_image(run_app, fake):
         await pilot.press(*"web", "enter")
         await until(pilot, lambda: "an image is needed" in screen_text(app) and app.focused is line)
         assert fake.permits == []
+        await app.screen.check()  # of a key that was typed before
+        await pilot.pause()
+        assert "an image is needed" in screen_text(app)
 
 
 async def test_each_layer_of_a_pull_has_a_line(run_app):

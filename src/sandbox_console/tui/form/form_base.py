@@ -232,8 +232,13 @@ class FormBase(FormTools):
         self._timer = self.set_timer(CHECK_S, lambda: self.run_worker(self.check(), exclusive=True, group="check"))
 
     def show_problems(self, problems: Mapping[str, str], *, all_fields: bool) -> None:
-        """Show the problems of the fields that were edited, or of all."""
-        self.tell(problems if all_fields else {key: text for key, text in problems.items() if key in self.touched})
+        """Show the problems of the fields that were edited, or of all.
+
+        What was shown once stays until it is mended: a check of keys typed before Ctrl+S may end after it.
+        """
+        if all_fields:
+            self.touched |= set(problems)
+        self.tell({key: text for key, text in problems.items() if key in self.touched})
 
     def show_preview(self) -> None:
         """Show the equivalent command and the spec."""
