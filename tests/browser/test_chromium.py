@@ -32,7 +32,7 @@ async def rows(page) -> list[str]:
         raise
 
 
-async def sees(page, text: str, seconds: float = 15.0) -> None:
+async def sees(page, text: str, seconds: float = 60.0) -> None:
     until = asyncio.get_running_loop().time() + seconds
     while not any(text in row for row in await rows(page)):
         if asyncio.get_running_loop().time() > until:
