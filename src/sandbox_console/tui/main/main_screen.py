@@ -98,7 +98,8 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
     def _tick(self) -> None:
         self.ticks += 1
         if self._clock() - self.fleet.newest_at < YOUNG_S or self.ticks % SELDOM == 0:
-            self.draw()
+            with contextlib.suppress(NoMatches):  # on a busy machine it may not have all its widgets yet, or no more
+                self.draw()
 
     def draw(self) -> None:
         """Draw the current state in the chosen way."""
